@@ -1,0 +1,76 @@
+#include "base/json.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <system_error>
+
+namespace minim {
+namespace {
+
+// nlohmann's parser keeps its own stack, but whoever walks the value later may recurse: bound the
+// depth first.
+bool too_deep(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxJsonDepth) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<Json> parse_json(std::string_view text, std::string_view what) {
+  if (too_deep(text)) {
+    return Error{Code::kInvalid,
+                 fmt::format("{}: JSON nested deeper than {} levels", what, kMaxJsonDepth)};
+  }
+  try {
+    return Json::parse(text);
+  } catch (const Json::parse_error& e) {
+    // nlohmann's text begins with "[json.exception.parse_error.101] "; people need only the rest.
+    std::string_view reason = e.what();
+    if (const size_t end = reason.find("] "); end != std::string_view::npos)
+      reason.remove_prefix(end + 2);
+    return Error{Code::kInvalid, fmt::format("{}: not JSON at byte {}: {}", what, e.byte, reason)};
+  } catch (const Json::exception& e) {
+    return Error{Code::kInvalid, fmt::format("{}: not JSON: {}", what, e.what())};
+  }
+}
+
+Result<std::string> read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    const int reason = errno;
+    return Error{reason == ENOENT ? Code::kNotFound : Code::kIo,
+                 fmt::format("cannot read {}: {}", path, std::generic_category().message(reason))};
+  }
+  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  if (in.bad()) return Error{Code::kIo, fmt::format("cannot read {}: read error", path)};
+  return text;
+}
+
+Result<Json> read_json_file(const std::string& path) {
+  Result<std::string> text = read_file(path);
+  if (!text) return text.error();
+  return parse_json(*text, path);
+}
+
+std::string dump_json(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace minim
