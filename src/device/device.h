@@ -151,8 +151,6 @@ class Device {
 
   // out[i] = logits of row rows[i] of h, fp32, not rounded: [rows.size(), vocab], in host memory.
   virtual void logits(LinearId w, Rows h, std::span<const int32_t> rows, float* out) = 0;
-  // Moves row rows[i] to row i (ascending, distinct).
-  virtual void gather(Rows x, std::span<const int32_t> rows, Rows out) = 0;
 
   // ---- looking inside (tests, score --trace)
   // ----------------------------------------------------------------------------

@@ -1,0 +1,67 @@
+// Logits to a token: the rules of one request, applied to one row.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+
+namespace minim {
+
+// Defaults mean "off". Order of application: mask, penalties, temperature, top-k, top-p, min-p,
+// draw.
+struct SamplingParams {
+  double temperature =
+      1.0;        // 0: greedy (lowest id on equal logits), then nothing after the penalties matters
+  int top_k = 0;  // 0: all
+  double top_p = 1.0;  // smallest set of most probable tokens whose mass reaches top_p
+  double min_p = 0.0;  // drop tokens below min_p times the largest probability
+  double repetition_penalty =
+      1.0;  // > 0; divides positive and multiplies negative logits of seen tokens (prompt included)
+  double presence_penalty = 0.0;   // subtracted once from tokens generated so far
+  double frequency_penalty = 0.0;  // subtracted per occurrence among generated tokens
+  uint64_t seed = 0;
+};
+
+// Checks ranges; the message names the parameter, what was found and what is allowed.
+Result<Ok> check_sampling(const SamplingParams& params);
+
+// Which ids may ever be sampled: one byte an id, 0 = never (rows of the vocabulary without a
+// token).
+using TokenMask = std::vector<uint8_t>;
+
+class Sampler {
+ public:
+  // vocab: length of a row. The mask is copied. Memory is taken here; sample() allocates nothing.
+  Sampler(const SamplingParams& params, int vocab, TokenMask allowed);
+
+  // Tells the sampler of tokens that count for penalties.
+  void observe_prompt(std::span<const int32_t> tokens);
+
+  // Draws the token at absolute position `position` (the draw depends on seed and position alone,
+  // so a seed gives the same text at any load and after any resume). A NaN or infinite logit is
+  // left out; a row with nothing left is kInvalid. Also counts the token for the penalties.
+  Result<int32_t> sample(std::span<const float> logits, int64_t position);
+
+ private:
+  SamplingParams params_;
+  TokenMask allowed_;
+  std::vector<int32_t> generated_count_;
+  std::vector<uint8_t> seen_;
+  std::vector<std::pair<double, int32_t>> candidates_;
+};
+
+// Uniform in [0, 1) from (seed, position): a counter-based generator, no state.
+double uniform_draw(uint64_t seed, int64_t position);
+
+// log softmax of a row in double; masked or not finite entries are -inf. For logprobs and scores:
+// the unprocessed distribution.
+void log_softmax(std::span<const float> logits, const TokenMask& allowed, std::vector<double>& out);
+
+// The k ids of highest value, value descending, then id ascending.
+std::vector<int32_t> top_ids(std::span<const double> values, int k);
+
+}  // namespace minim
