@@ -10,7 +10,9 @@ WERROR ?= OFF
 FUZZ_SECONDS ?= 60
 # Tests that make asan and make tsan run, as regular expressions of ctest.
 ASAN_TESTS ?= .
-TSAN_TESTS ?= ThreadPool|Thread|Device
+TSAN_TESTS ?= ^base\.ThreadPool|Threads
+TSAN_PROGRAMS ?= base_test device_test
+CI_ASAN_TESTS ?= .
 # clang-tidy reads the files that differ from this commit; TIDY=all reads every file.
 BASE ?= HEAD~1
 TIDY ?= changed
@@ -39,6 +41,49 @@ test:
 	@$(MAKE) --no-print-directory configure
 	@cmake --build build -j $(JOBS)
 	@$(call test_in,build)
+
+# Format, layers and seal of the whole tree; clang-tidy on what changed.
+lint: format-check configure
+	@python3 scripts/check_layers.py
+	@cmake --build build -j $(JOBS) --target minim_kernels
+	@scripts/isa_sealed.sh build
+	@scripts/tidy.sh build $(JOBS) $(if $(filter all,$(TIDY)),,$(BASE))
+
+format-check:
+	@git ls-files -z 'src/*.cpp' 'src/*.h' 'src/*.inl' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' 'bench/*.h' 'fuzz/*.cpp' | \
+	  xargs -0 clang-format-14 --dry-run -Werror
+
+# Kernels, device steps and the engine against the limits measured on this machine.
+bench:
+	@scripts/setup.sh run
+	@$(call configure_with,release) -DMINIM_BENCH=ON >/dev/null
+	@cmake --build build -j $(JOBS)
+	@for program in build/bench/*_bench; do echo "== $$program"; $$program || exit 1; done
+
+asan:
+	@$(call configure_with,asan) >/dev/null
+	@cmake --build build-asan -j $(JOBS)
+	@$(call test_in,build-asan) -R '$(ASAN_TESTS)'
+
+tsan:
+	@$(call configure_with,tsan) >/dev/null
+	@cmake --build build-tsan -j $(JOBS) --target $(TSAN_PROGRAMS)
+	@$(call test_in,build-tsan) -R '$(TSAN_TESTS)'
+
+fuzz:
+	@$(call configure_with,fuzz) >/dev/null
+	@cmake --build build-fuzz -j $(JOBS)
+	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS) $(JOBS)
+
+# ctest's summary of the full test run comes last.
+ci: export WERROR := ON
+ci:
+	@scripts/setup.sh test
+	$(MAKE) lint
+	$(MAKE) fuzz FUZZ_SECONDS=10
+	$(MAKE) tsan
+	$(MAKE) asan ASAN_TESTS='$(CI_ASAN_TESTS)'
+	$(MAKE) test
 
 clean:
 	rm -rf build build-asan build-tsan build-fuzz
