@@ -3,11 +3,9 @@
 // memory.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <memory>
-#include <thread>
-#include <vector>
+#include <type_traits>
 
 namespace minim {
 
@@ -22,13 +20,24 @@ class ThreadPool {
 
   int n_threads() const { return n_threads_; }
 
-  // Calls body(i) for every i in [0, n), items handed out one at a time in ascending order; returns
-  // when all are done. The caller takes part. body must not throw and must not call the pool.
-  // Allocates nothing.
+  // Calls body(i), or body(i, thread) where the body takes two arguments, for every i in [0, n),
+  // items handed out one at a time in ascending order; returns when all are done. `thread` is in
+  // [0, n_threads) and belongs to one running thread: it names scratch memory and nothing else.
+  // The caller takes part, as thread 0, with FTZ and DAZ set. One caller at a time; body must not
+  // throw and must not call the pool. n < 2^24. Allocates nothing.
   template <typename Body>
   void parallel_for(size_t n, const Body& body) {
     run(
-        n, [](const void* context, size_t i) { (*static_cast<const Body*>(context))(i); }, &body);
+        n,
+        [](const void* context, size_t i, size_t thread) {
+          const Body& call = *static_cast<const Body*>(context);
+          if constexpr (std::is_invocable_v<const Body&, size_t, size_t>) {
+            call(i, thread);
+          } else {
+            call(i);
+          }
+        },
+        &body);
   }
 
   // Splits [0, n) into one contiguous range a thread (the first ranges one longer) and calls
@@ -36,15 +45,15 @@ class ThreadPool {
   template <typename Body>
   void parallel_ranges(size_t n, const Body& body) {
     const size_t parts = static_cast<size_t>(n_threads_);
-    parallel_for(parts < n ? parts : n, [&](size_t part) {
-      const size_t used = parts < n ? parts : n;
+    const size_t used = parts < n ? parts : n;
+    parallel_for(used, [&](size_t part) {
       const size_t begin = n / used * part + (part < n % used ? part : n % used);
       body(begin, begin + n / used + (part < n % used ? 1 : 0));
     });
   }
 
  private:
-  using Call = void (*)(const void* context, size_t i);
+  using Call = void (*)(const void* context, size_t i, size_t thread);
   void run(size_t n, Call call, const void* context);
 
   int n_threads_;
