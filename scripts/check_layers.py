@@ -29,7 +29,7 @@ TIER_MAY = re.compile(r"<(immintrin\.h|cstdint|cstddef|cstring|cmath|limits|bit)
 
 # Libraries: which files may include them. A library that is not in this table is not used.
 LIBRARIES = {
-    "fmt/": r"(base|text|device/(cpu|ref)|model|engine|apps)/[^/]*\.cpp|base/[^/]*",
+    "fmt/": r"(base|text|kernels|device|model|engine|apps)/([^/]*/)?[^/]*\.cpp|base/[^/]*",
     "nlohmann/": r"(base/json|text/tokenizer_json)\.h",
     "pcre2.h": r"text/[^/]*pcre2\.cpp",
     "CLI/": r"apps/[^/]*\.cpp",
