@@ -31,24 +31,33 @@ bool too_deep(std::string_view text) {
   return false;
 }
 
-}  // namespace
-
-Result<Json> parse_json(std::string_view text, std::string_view what) {
+template <typename AnyJson>
+Result<AnyJson> parse(std::string_view text, std::string_view what) {
   if (too_deep(text)) {
     return Error{Code::kInvalid,
                  fmt::format("{}: JSON nested deeper than {} levels", what, kMaxJsonDepth)};
   }
   try {
-    return Json::parse(text);
-  } catch (const Json::parse_error& e) {
+    return AnyJson::parse(text);
+  } catch (const typename AnyJson::parse_error& e) {
     // nlohmann's text begins with "[json.exception.parse_error.101] "; people need only the rest.
     std::string_view reason = e.what();
     if (const size_t end = reason.find("] "); end != std::string_view::npos)
       reason.remove_prefix(end + 2);
     return Error{Code::kInvalid, fmt::format("{}: not JSON at byte {}: {}", what, e.byte, reason)};
-  } catch (const Json::exception& e) {
+  } catch (const typename AnyJson::exception& e) {
     return Error{Code::kInvalid, fmt::format("{}: not JSON: {}", what, e.what())};
   }
+}
+
+}  // namespace
+
+Result<Json> parse_json(std::string_view text, std::string_view what) {
+  return parse<Json>(text, what);
+}
+
+Result<SortedJson> parse_sorted_json(std::string_view text, std::string_view what) {
+  return parse<SortedJson>(text, what);
 }
 
 Result<std::string> read_file(const std::string& path) {

@@ -24,6 +24,11 @@ Result<Json> read_json_file(const std::string& path);
 // Reads a whole file; kNotFound or kIo with the path and the system's reason.
 Result<std::string> read_file(const std::string& path);
 
+// The same with sorted keys and logarithmic look-up, for machine-written objects of many thousand
+// keys: ordered_json compares every new key with all keys before it.
+using SortedJson = nlohmann::json;
+Result<SortedJson> parse_sorted_json(std::string_view text, std::string_view what);
+
 // Compact text with ", " and ": " left out; invalid UTF-8 in strings is replaced by U+FFFD, never
 // an exception.
 std::string dump_json(const Json& value);
