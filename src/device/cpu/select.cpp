@@ -1,0 +1,184 @@
+// Block selection: which blocks of its past a row attends to, per group.
+//
+// Scoring reads every index key of the past, so it is arranged by tile of keys: a few neighbouring
+// rows of a sequence pass over the blocks together, and a tile is unpacked once for all their rows
+// and groups. Forced blocks are never scored, and rows whose whole past fits the budget are not
+// scored at all. Scores go to a table [row, group, block] of bounded size; steps that need more
+// take several passes. Then each (row, group) keeps its best by one 64-bit key in which ties are
+// impossible, so that any split of the work gives the same list. (Running lists inside the scoring
+// items lost: decode cuts one row's past into many items, whose lists would have to be merged.)
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "base/check.h"
+#include "device/cpu/cpu_device.h"
+
+namespace minim::cpu {
+
+uint64_t rank_key(float score, uint32_t id) {
+  uint32_t bits = std::bit_cast<uint32_t>(score);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) bits = 0xff800000u;  // NaN: -inf
+  if (bits == 0x80000000u) bits = 0;                           // -0: +0
+  const uint32_t ordered = bits ^ ((bits >> 31) != 0 ? 0xffffffffu : 0x80000000u);
+  return uint64_t{ordered} << 32 | static_cast<uint32_t>(~id);
+}
+
+namespace {
+
+constexpr size_t kMinItemBlocks = 4, kMaxItemBlocks = 64;
+
+size_t own_block(int position) { return static_cast<size_t>(position) / kBlockTokens; }
+
+}  // namespace
+
+void CpuDevice::keep_all(size_t row, size_t n_visible_blocks) {
+  const size_t budget = static_cast<size_t>(shape_.top_k_blocks);
+  const size_t n_groups = static_cast<size_t>(shape_.n_kv_heads);
+  for (size_t group = 0; group < n_groups; ++group) {
+    int32_t* const out = selected_.data() + (row * n_groups + group) * budget;
+    for (size_t i = 0; i < budget; ++i) {
+      out[i] = i < n_visible_blocks ? static_cast<int32_t>(i) : kNoBlock;
+    }
+  }
+}
+
+// Cuts the rows that need scores into tiles_; the others are settled here. Returns the largest
+// number of blocks of a row.
+size_t CpuDevice::score_tiles(const Batch& batch) {
+  const size_t budget = static_cast<size_t>(shape_.top_k_blocks);
+  const size_t n_groups = static_cast<size_t>(shape_.n_kv_heads);
+  size_t most_blocks = 0;
+  tiles_.clear();
+  for (size_t s = 0; s < batch.sequences.size(); ++s) {
+    const SequenceSpan& sequence = batch.sequences[s];
+    size_t row = static_cast<size_t>(sequence.first_row);
+    const size_t end = row + static_cast<size_t>(sequence.n_rows);
+    for (; row < end && own_block(row_position_[row]) < budget; ++row) {
+      keep_all(row, own_block(row_position_[row]) + 1);
+    }
+    while (row < end) {
+      const size_t n_blocks = own_block(row_position_[end - 1]) + 1;
+      const size_t fitting = std::max<size_t>(1, n_scores_ / (n_groups * n_blocks));
+      const size_t n = std::min({kScoreRows, end - row, fitting});
+      tiles_.push_back({.sequence = s, .first_row = row, .n_rows = n});
+      most_blocks = std::max(most_blocks, n_blocks);
+      row += n;
+    }
+  }
+  return most_blocks;
+}
+
+void CpuDevice::score_item(int layer, const Batch& batch, Rows projected, const RowTile& tile,
+                           size_t first_block, size_t end_block, size_t score_stride,
+                           ThreadScratch& scratch) {
+  const size_t n_groups = static_cast<size_t>(shape_.n_kv_heads);
+  const size_t width = n_groups * kHeadDim;
+  const size_t column = static_cast<size_t>(shape_.n_heads + 2 * shape_.n_kv_heads) * kHeadDim;
+  for (size_t i = 0; i < tile.n_rows; ++i) {
+    std::copy_n(row(projected, tile.first_row + i) + column, width,
+                scratch.index_queries + i * width);
+  }
+  const int* const positions = row_position_.data() + tile.first_row;
+  const std::span<const int32_t> blocks = batch.sequences[tile.sequence].blocks;
+  size_t first = 0;  // positions ascend, so the rows that want a block's score are the last ones
+  for (size_t block = first_block; block < end_block; ++block) {
+    while (first < tile.n_rows && own_block(positions[first]) < block + n_local()) ++first;
+    if (first == tile.n_rows) return;
+    const size_t n_queries = (tile.n_rows - first) * n_groups;
+    for (size_t i = 0; i < n_queries; ++i) {
+      const int behind = positions[first + i / n_groups] - static_cast<int>(block) * kBlockTokens;
+      scratch.n_visible[i] = std::min(behind + 1, kBlockTokens);
+    }
+    kernels_.index_scores(static_cast<TileFormat>(layout_.formats.index), mode_,
+                          layer_tiles(layer, blocks[block]) + layout_.index_tile(),
+                          scratch.index_queries + first * width, n_queries, scratch.n_visible,
+                          scratch.maxima);
+    float* const out = scores_ + (tile.first_score + first) * n_groups * score_stride + block;
+    for (size_t i = 0; i < n_queries; ++i) out[i * score_stride] = scratch.maxima[i];
+  }
+}
+
+void CpuDevice::choose(size_t row, const float* scores, size_t score_stride,
+                       ThreadScratch& scratch) {
+  const size_t budget = static_cast<size_t>(shape_.top_k_blocks);
+  const size_t n_groups = static_cast<size_t>(shape_.n_kv_heads);
+  const size_t n_init = static_cast<size_t>(shape_.init_blocks);
+  const size_t first_local = own_block(row_position_[row]) + 1 - n_local();
+  const size_t n_free = budget - n_init - n_local();
+  for (size_t group = 0; group < n_groups; ++group, scores += score_stride) {
+    uint64_t* const best = scratch.best;  // descending
+    std::fill_n(best, n_free, 0);
+    for (size_t block = n_init; block < first_local && n_free > 0; ++block) {
+      const uint64_t key = rank_key(scores[block], static_cast<uint32_t>(block));
+      if (key <= best[n_free - 1]) continue;
+      size_t at = n_free - 1;
+      for (; at > 0 && best[at - 1] < key; --at) best[at] = best[at - 1];
+      best[at] = key;
+    }
+    int32_t* out = selected_.data() + (row * n_groups + group) * budget;
+    int32_t* const first_out = out;
+    for (size_t i = 0; i < n_init; ++i) *out++ = static_cast<int32_t>(i);
+    for (size_t i = 0; i < n_free; ++i) *out++ = static_cast<int32_t>(ranked_id(best[i]));
+    for (size_t i = 0; i < n_local(); ++i) *out++ = static_cast<int32_t>(first_local + i);
+    std::sort(first_out, out);
+  }
+}
+
+void CpuDevice::run_pass(int layer, const Batch& batch, Rows projected, size_t first_tile,
+                         size_t end_tile) {
+  const size_t n_groups = static_cast<size_t>(shape_.n_kv_heads);
+  const size_t n_init = static_cast<size_t>(shape_.init_blocks);
+  const auto end_of = [&](const RowTile& tile) {  // one behind the last block to score
+    return own_block(row_position_[tile.first_row + tile.n_rows - 1]) + 1 - n_local();
+  };
+  size_t total = 0, score_stride = 0;
+  for (size_t t = first_tile; t < end_tile; ++t) {
+    total += end_of(tiles_[t]) - n_init;
+    score_stride = std::max(score_stride, end_of(tiles_[t]));
+  }
+  const size_t wanted_items = 8 * static_cast<size_t>(pool_.n_threads());
+  const size_t step = std::clamp(total / wanted_items, kMinItemBlocks, kMaxItemBlocks);
+  size_t n_items = 0, n_rows = 0;
+  for (size_t t = first_tile; t < end_tile; ++t) {
+    tiles_[t].first_item = n_items;
+    tiles_[t].first_score = n_rows;
+    n_items += (end_of(tiles_[t]) - n_init + step - 1) / step;
+    n_rows += tiles_[t].n_rows;
+  }
+  const RowTile* const begin = tiles_.data() + first_tile;
+  const RowTile* const end = tiles_.data() + end_tile;
+  pool_.parallel_for(n_items, [&](size_t item, size_t thread) {
+    const RowTile* tile =
+        std::upper_bound(begin, end, item,
+                         [](size_t i, const RowTile& t) { return i < t.first_item; }) -
+        1;
+    const size_t first_block = n_init + (item - tile->first_item) * step;
+    score_item(layer, batch, projected, *tile, first_block,
+               std::min(first_block + step, end_of(*tile)), score_stride, scratch_[thread]);
+  });
+  pool_.parallel_for(static_cast<size_t>(end - begin), [&](size_t i, size_t thread) {
+    const RowTile& tile = begin[i];
+    for (size_t r = 0; r < tile.n_rows; ++r) {
+      choose(tile.first_row + r, scores_ + (tile.first_score + r) * n_groups * score_stride,
+             score_stride, scratch_[thread]);
+    }
+  });
+}
+
+void CpuDevice::select_blocks(int layer, const Batch& batch, Rows projected) {
+  CHECK(layout_.has_index[static_cast<size_t>(layer)], "layer %d has no index keys", layer);
+  index_rows(batch);
+  const size_t row_scores = score_tiles(batch) * static_cast<size_t>(shape_.n_kv_heads);
+  for (size_t first = 0; first < tiles_.size();) {
+    size_t end = first;
+    for (size_t n_rows = tiles_[end++].n_rows;
+         end < tiles_.size() && (n_rows + tiles_[end].n_rows) * row_scores <= n_scores_; ++end) {
+      n_rows += tiles_[end].n_rows;
+    }
+    run_pass(layer, batch, projected, first, end);
+    first = end;
+  }
+}
+
+}  // namespace minim::cpu
