@@ -1,0 +1,39 @@
+// UTF-8 at the level of single characters: where one ends, where bytes stop being well-formed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace minim {
+
+inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
+enum class Utf8Kind : uint8_t {
+  kCharacter,   // a well-formed character
+  kIllFormed,   // a maximal subpart that no further byte can repair (Unicode chapter 3, table 3-7)
+  kIncomplete,  // the bytes end inside what may still become a character
+};
+
+struct Utf8Element {
+  Utf8Kind kind;
+  uint8_t length;  // bytes, 1..4
+};
+
+// The element at the start of `bytes`, which must not be empty.
+Utf8Element utf8_first(std::string_view bytes);
+
+// Length of the longest prefix that consists of whole well-formed characters.
+size_t valid_utf8_length(std::string_view bytes);
+
+// The code point of exactly one well-formed character.
+char32_t utf8_code_point(std::string_view character);
+
+// Appends the UTF-8 form of a scalar value (not a surrogate, at most U+10FFFF).
+void append_utf8(std::string& out, char32_t code_point);
+
+// Unicode's White_Space property; it has not changed since Unicode 6.3.
+bool is_white_space(char32_t code_point);
+
+}  // namespace minim
