@@ -102,13 +102,17 @@ static constexpr float kE2m1Values[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0
 static inline float e2m1_to_float(uint8_t code) { return kE2m1Values[code & 15u]; }
 
 // Round to nearest, ties to the even code, saturating at +-6; the sign is kept, also of zero (code
-// 8 is -0).
-static inline uint8_t float_to_e2m1(float value) {
-  const float a = std::fabs(value);
-  const int magnitude = (a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f) + (a > 2.5f) +
-                        (a >= 3.5f) + (a > 5.0f);
+// 8 is -0). Number: float or double.
+template <typename Number>
+static inline uint8_t to_e2m1(Number value) {
+  const Number a = std::fabs(value);
+  const int magnitude = (a > Number(0.25)) + (a >= Number(0.75)) + (a > Number(1.25)) +
+                        (a >= Number(1.75)) + (a > Number(2.5)) + (a >= Number(3.5)) +
+                        (a > Number(5.0));
   return static_cast<uint8_t>(magnitude | (std::signbit(value) ? 8 : 0));
 }
+
+static inline uint8_t float_to_e2m1(float value) { return to_e2m1(value); }
 
 // ---- NVFP4 cache values: 16 values, 8 bytes of codes (low nibble = even value), one E4M3 scale,
 // no outer scale -----
@@ -148,20 +152,33 @@ static inline float nvfp4_kv_value_gpu(uint8_t code, uint8_t scale_code) {
 // ---- MXFP8 and two-level NVFP4 quantisers (activations and test data; weights come with their
 // scales) --------------
 
+// The value as a double, denormals included whatever DAZ says.
+static inline double widen_exactly(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7f800000u) != 0) return static_cast<double>(value);
+  const double magnitude = static_cast<double>(bits & 0x7fffffu) * 0x1p-149;
+  return (bits >> 31) != 0 ? -magnitude : magnitude;
+}
+
+static inline double largest_magnitude(const float* values, size_t n) {
+  double largest = 0.0;
+  for (size_t i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(widen_exactly(values[i])));
+  return largest;
+}
+
 // Exponent: the smallest e in [-127, 127] with amax <= 448 * 2^e; a block of zeros gets -127.
 // Returns the E8M0 code.
 static inline uint8_t mxfp8_encode(const float* values, uint8_t* codes) {
-  float largest = 0.0f;
-  for (size_t i = 0; i < kMxfp8Group; ++i) largest = std::fmax(largest, std::fabs(values[i]));
+  const double largest = largest_magnitude(values, kMxfp8Group);
   int exponent = -127;
-  if (largest > 0.0f) {
+  if (largest > 0.0) {
     int binary = 0;
-    const double fraction = std::frexp(static_cast<double>(largest) / 448.0, &binary);
+    const double fraction = std::frexp(largest / 448.0, &binary);
     exponent = fraction == 0.5 ? binary - 1 : binary;
     exponent = exponent < -127 ? -127 : exponent > 127 ? 127 : exponent;
   }
   for (size_t i = 0; i < kMxfp8Group; ++i) {
-    const double scaled = std::ldexp(static_cast<double>(values[i]), -exponent);
+    const double scaled = std::ldexp(widen_exactly(values[i]), -exponent);
     codes[i] = float_to_e4m3(static_cast<float>(std::fmin(std::fmax(scaled, -448.0), 448.0)));
   }
   return static_cast<uint8_t>(exponent + 127);
@@ -170,16 +187,13 @@ static inline uint8_t mxfp8_encode(const float* values, uint8_t* codes) {
 // s = E4M3(clamp(amax / (6 g), 2^-9, 448)), 1.0 for a block of zeros; code = E2M1(x / (s g)).
 // Returns the scale byte.
 static inline uint8_t nvfp4_encode(const float* values, double global, uint8_t* codes) {
-  double largest = 0.0;
-  for (size_t i = 0; i < kNvfp4Group; ++i) {
-    largest = std::fmax(largest, std::fabs(static_cast<double>(values[i])));
-  }
+  const double largest = largest_magnitude(values, kNvfp4Group);
   const double wanted = std::fmin(std::fmax(largest / (6.0 * global), 1.0 / 512.0), 448.0);
   const uint8_t scale_code = float_to_e4m3(largest > 0.0 ? static_cast<float>(wanted) : 1.0f);
   const double step = static_cast<double>(e4m3_to_float(scale_code)) * global;
   for (size_t i = 0; i < kNvfp4Group; i += 2) {
-    const uint8_t low = float_to_e2m1(static_cast<float>(values[i] / step));
-    const uint8_t high = float_to_e2m1(static_cast<float>(values[i + 1] / step));
+    const uint8_t low = to_e2m1(widen_exactly(values[i]) / step);
+    const uint8_t high = to_e2m1(widen_exactly(values[i + 1]) / step);
     codes[i / 2] = static_cast<uint8_t>(low | (high << 4));
   }
   return scale_code;

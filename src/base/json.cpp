@@ -67,8 +67,19 @@ Result<std::string> read_file(const std::string& path) {
     return Error{reason == ENOENT ? Code::kNotFound : Code::kIo,
                  fmt::format("cannot read {}: {}", path, std::generic_category().message(reason))};
   }
-  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (in.bad()) return Error{Code::kIo, fmt::format("cannot read {}: read error", path)};
+  // Not istreambuf_iterator: the buffer throws when the system refuses a read (a directory opens
+  // but cannot be read); read() turns that into badbit.
+  std::string text;
+  char piece[1 << 16];
+  do {
+    in.read(piece, sizeof piece);
+    if (in.bad()) {
+      const int reason = errno;
+      return Error{Code::kIo, fmt::format("cannot read {}: {}", path,
+                                          std::generic_category().message(reason))};
+    }
+    text.append(piece, static_cast<size_t>(in.gcount()));
+  } while (in);
   return text;
 }
 
