@@ -19,6 +19,8 @@ class AlignedBytes {
   explicit AlignedBytes(const std::vector<uint8_t>& bytes) : storage_(bytes.size() + 64) {
     if (!bytes.empty()) std::memcpy(data(), bytes.data(), bytes.size());
   }
+  AlignedBytes(const AlignedBytes&) = delete;
+  AlignedBytes& operator=(const AlignedBytes&) = delete;
   uint8_t* data() {
     const auto address = reinterpret_cast<uintptr_t>(storage_.data());
     return storage_.data() + ((64 - address % 64) % 64);
@@ -164,7 +166,8 @@ bool same_store(const Kernels& a, const Kernels& b, Draw& draw) {
   const TileFormat format = draw_format(draw);
   const std::vector<float> x = draw.values(kChannels, format != TileFormat::kNvfp4, true);
   const size_t token = draw.between(0, kChannels - 1);
-  AlignedBytes ta(draw.bytes(tile_bytes(format))), tb(ta);
+  const std::vector<uint8_t> before = draw.bytes(tile_bytes(format));
+  AlignedBytes ta(before), tb(before);
   const auto store = kIndex ? &Kernels::store_index : &Kernels::store_vector;
   (a.*store)(format, x.data(), token, ta.data());
   (b.*store)(format, x.data(), token, tb.data());

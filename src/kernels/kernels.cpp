@@ -19,6 +19,12 @@ namespace {
 constexpr std::string_view kTierNames[] = {"scalar", "avx2", "avx512"};
 constexpr size_t kTiers = std::size(kTierNames);
 
+// __builtin_cpu_supports also asks the operating system whether it saves the registers.
+bool runs_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("f16c");
+}
+
 struct Available {
   std::array<const Kernels*, kTiers> tiers = {};
   size_t count = 0;
@@ -28,6 +34,7 @@ Available detect() {
   Available found;
   __builtin_cpu_init();
   found.tiers[found.count++] = &kScalarKernels;
+  if (runs_avx2()) found.tiers[found.count++] = &kAvx2Kernels;
   return found;
 }
 

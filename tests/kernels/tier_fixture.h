@@ -108,7 +108,7 @@ inline std::vector<float> ordinary(Draw& draw, size_t n) {
 }
 
 // ---- weights
-// --------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 // A row-major matrix as checkpoints store it, its panels and its values as doubles.
 struct TestMatrix {
