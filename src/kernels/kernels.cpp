@@ -25,6 +25,11 @@ bool runs_avx2() {
          __builtin_cpu_supports("f16c");
 }
 
+bool runs_avx512() {
+  return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
 struct Available {
   std::array<const Kernels*, kTiers> tiers = {};
   size_t count = 0;
@@ -35,6 +40,7 @@ Available detect() {
   __builtin_cpu_init();
   found.tiers[found.count++] = &kScalarKernels;
   if (runs_avx2()) found.tiers[found.count++] = &kAvx2Kernels;
+  if (runs_avx512()) found.tiers[found.count++] = &kAvx512Kernels;
   return found;
 }
 

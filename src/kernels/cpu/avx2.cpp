@@ -226,7 +226,8 @@ inline void transpose_dwords(const uint8_t* const (&rows)[16], size_t offset,
   for (int c = 0; c < 8; ++c) columns[c] = {upper[c], lower[c]};
 }
 
-// clang-format off: each builds on those before it
+// Each builds on those before it.
+// clang-format off
 #include "kernels/cpu/store.inl"
 #include "kernels/cpu/vector_math.inl"
 #include "kernels/cpu/vector_linear.inl"
