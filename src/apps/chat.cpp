@@ -1,0 +1,60 @@
+// The chat of minim run. Its memory is the list of messages; each turn the template renders all of
+// it again, and the sequence recomputes only what differs from what its cache holds.
+#include <fmt/format.h>
+
+#include "apps/conversation.h"
+#include "apps/line_editor.h"
+
+namespace minim {
+namespace {
+
+Json first_messages(const Arguments& arguments) {
+  Json messages = Json::array();
+  if (arguments.given("system")) {
+    messages.push_back({{"role", "system"}, {"content", arguments.text("system")}});
+  }
+  return messages;
+}
+
+// Answers the last message and adds the answer; on an error the message is taken back.
+void turn(const TextSide& text, const Answerer& answerer, Sequence& sequence, Json& messages,
+          const Arguments& arguments) {
+  InterruptWatch watch;
+  const auto give_up = [&](const Error& error) {
+    warn(error.message);
+    messages.erase(messages.size() - 1);
+  };
+  Result<std::vector<TokenId>> prompt = render_prompt(text, messages, arguments);
+  if (!prompt) return give_up(prompt.error());
+  Result<Answer> result =
+      answer(text, answerer, sequence, *prompt, false, arguments.on("quiet"), watch);
+  if (!result) return give_up(result.error());
+  Json message{{"role", "assistant"}, {"content", result->text}};
+  if (!result->reasoning.empty()) message["reasoning_content"] = result->reasoning;
+  messages.push_back(std::move(message));
+  if (!arguments.on("quiet")) warn(summary(result->generation, *answerer.runtime));
+}
+
+}  // namespace
+
+int chat(const TextSide& text, const Answerer& answerer, const Arguments& arguments) {
+  if (!arguments.on("quiet")) {
+    warn("a chat: /clear forgets what was said, /exit or Ctrl-D ends, Ctrl-C stops an answer");
+  }
+  Sequence sequence(*answerer.runtime);
+  Json messages = first_messages(arguments);
+  LineEditor editor;
+  while (const std::optional<std::string> line = editor.read("> ")) {
+    if (*line == "/exit") break;
+    if (*line == "/clear") {
+      messages = first_messages(arguments);
+      continue;
+    }
+    if (line->find_first_not_of(" \t") == std::string::npos) continue;
+    messages.push_back({{"role", "user"}, {"content", *line}});
+    turn(text, answerer, sequence, messages, arguments);
+  }
+  return finish_output();
+}
+
+}  // namespace minim

@@ -1,0 +1,146 @@
+#include "apps/json_lines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <system_error>
+
+namespace minim {
+namespace {
+
+// What stands there, short enough for a message.
+std::string shown(const Json& value) {
+  constexpr size_t kLongest = 40;
+  std::string text = dump_json(value);
+  if (text.size() > kLongest) text = fmt::format("{} of {} bytes", value.type_name(), text.size());
+  return text;
+}
+
+Error wrong(const JsonLine& line, const char* key, const Json& value, const std::string& wanted) {
+  return {Code::kInvalid,
+          fmt::format("{}: \"{}\" is {}, wanted: {}", line.where, key, shown(value), wanted)};
+}
+
+Error bad_id(const std::string& where, size_t index, const std::string& found, int n_ids) {
+  return {Code::kInvalid, fmt::format("{}: token {} is {}, wanted: an id from 0 to {}", where,
+                                      index, found, n_ids - 1)};
+}
+
+}  // namespace
+
+Result<JsonLines> JsonLines::open(const std::string& path) {
+  JsonLines lines;
+  lines.name_ = path == "-" ? "standard input" : path;
+  if (path != "-") {
+    auto file = std::make_unique<std::ifstream>(path, std::ios::binary);
+    if (!*file) {
+      return Error{Code::kNotFound,
+                   fmt::format("cannot read {}: {}", path, std::generic_category().message(errno))};
+    }
+    lines.file_ = std::move(file);
+  }
+  return lines;
+}
+
+Result<std::optional<JsonLine>> JsonLines::next() {
+  std::istream& in = file_ == nullptr ? std::cin : *file_;
+  std::string text;
+  while (std::getline(in, text)) {
+    ++line_;
+    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string where = fmt::format("{} line {}", name_, line_);
+    Result<Json> value = parse_json(text, where);
+    if (!value) return value.error();
+    if (!value->is_object()) {
+      return Error{Code::kInvalid,
+                   fmt::format("{}: found {}, wanted: a JSON object", where, shown(*value))};
+    }
+    return std::optional<JsonLine>(JsonLine{*std::move(value), where});
+  }
+  if (in.bad()) return Error{Code::kIo, fmt::format("cannot read {}: read error", name_)};
+  return std::optional<JsonLine>();
+}
+
+Result<Ok> check_keys(const JsonLine& line, std::initializer_list<std::string_view> known) {
+  for (const auto& member : line.value.items()) {
+    if (std::find(known.begin(), known.end(), member.key()) != known.end()) continue;
+    std::string names;
+    for (const std::string_view name : known) {
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+    }
+    return Error{Code::kInvalid, fmt::format("{}: unknown key \"{}\"; known are {}", line.where,
+                                             member.key(), names)};
+  }
+  return Ok{};
+}
+
+Result<std::string> string_member(const JsonLine& line, const char* key) {
+  const auto found = line.value.find(key);
+  if (found == line.value.end()) {
+    return Error{Code::kInvalid, fmt::format("{}: \"{}\" is missing", line.where, key)};
+  }
+  if (!found->is_string()) return wrong(line, key, *found, "a string");
+  return found->get<std::string>();
+}
+
+Result<bool> bool_member(const JsonLine& line, const char* key, bool fallback) {
+  const auto found = line.value.find(key);
+  if (found == line.value.end()) return fallback;
+  if (!found->is_boolean()) return wrong(line, key, *found, "true or false");
+  return found->get<bool>();
+}
+
+Result<std::vector<int32_t>> tokens_member(const JsonLine& line, const char* key, int n_ids,
+                                           bool may_be_empty) {
+  const auto found = line.value.find(key);
+  if (found == line.value.end()) {
+    return Error{Code::kInvalid, fmt::format("{}: \"{}\" is missing", line.where, key)};
+  }
+  if (!found->is_array() || (found->empty() && !may_be_empty)) {
+    return wrong(line, key, *found,
+                 may_be_empty ? "a list of token ids" : "a list of at least one token id");
+  }
+  std::vector<int32_t> tokens;
+  tokens.reserve(found->size());
+  for (const Json& element : *found) {
+    const bool valid = element.is_number_integer() &&
+                       (element.is_number_unsigned()
+                            ? element.get<uint64_t>() < static_cast<uint64_t>(n_ids)
+                            : element.get<int64_t>() >= 0 && element.get<int64_t>() < n_ids);
+    if (!valid) return bad_id(line.where, tokens.size(), shown(element), n_ids);
+    tokens.push_back(element.get<int32_t>());
+  }
+  return tokens;
+}
+
+Result<std::vector<int32_t>> parse_token_list(std::string_view text, int n_ids) {
+  std::vector<int32_t> tokens;
+  while (true) {
+    const size_t end = std::min(text.find(','), text.size());
+    std::string_view word = text.substr(0, end);
+    while (!word.empty() && word.front() == ' ') word.remove_prefix(1);
+    while (!word.empty() && word.back() == ' ') word.remove_suffix(1);
+    int32_t id = -1;
+    const auto [last, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || last != word.data() + word.size() || id < 0 || id >= n_ids) {
+      return bad_id("--tokens", tokens.size(), fmt::format("'{}'", word), n_ids);
+    }
+    tokens.push_back(id);
+    if (end == text.size()) return tokens;
+    text.remove_prefix(end + 1);
+  }
+}
+
+Result<std::string> read_input(const std::string& path) {
+  if (path != "-") return read_file(path);
+  std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+  if (std::cin.bad()) return Error{Code::kIo, "cannot read standard input: read error"};
+  return text;
+}
+
+}  // namespace minim

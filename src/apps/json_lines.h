@@ -1,0 +1,50 @@
+// JSON Lines in, one object a line.
+#pragma once
+
+#include <initializer_list>
+#include <istream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace minim {
+
+struct JsonLine {
+  Json value;         // an object
+  std::string where;  // "tokens.jsonl line 3", for messages
+};
+
+class JsonLines {
+ public:
+  // A file, or standard input for "-".
+  static Result<JsonLines> open(const std::string& path);
+  // The next line that is not blank; nullopt at the end. An error names the line.
+  Result<std::optional<JsonLine>> next();
+
+ private:
+  std::unique_ptr<std::istream> file_;  // null: standard input
+  std::string name_;
+  size_t line_ = 0;
+};
+
+// Refuses an object with another key than these, by name.
+Result<Ok> check_keys(const JsonLine& line, std::initializer_list<std::string_view> known);
+// The members, checked; a message says what was found. Absent: the fallback, or an error if
+// `required`.
+Result<std::string> string_member(const JsonLine& line, const char* key);
+Result<bool> bool_member(const JsonLine& line, const char* key, bool fallback);
+// An array of ids in [0, n_ids), not empty unless `may_be_empty`.
+Result<std::vector<int32_t>> tokens_member(const JsonLine& line, const char* key, int n_ids,
+                                           bool may_be_empty);
+// The value of --tokens: "1,2, 3".
+Result<std::vector<int32_t>> parse_token_list(std::string_view text, int n_ids);
+
+// The whole of a file, or of standard input for "-".
+Result<std::string> read_input(const std::string& path);
+
+}  // namespace minim

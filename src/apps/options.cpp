@@ -1,0 +1,118 @@
+// The table. Ranges here are those of the flag; what depends on a model (context, ids) is checked
+// where the model is known.
+#include "apps/options.h"
+
+#include <cctype>
+
+namespace minim {
+namespace {
+
+constexpr double kMaxInt = 2147483647.0;
+
+constexpr OptionSpec kOptions[] = {
+    // ---- what to answer
+    {"file", OptionKind::kText, "FILE", "",
+     "Read the prompt (run), the text (score) or the JSON Lines (tokenize, detokenize, template) "
+     "from FILE; - is standard input.",
+     kInRun | kInScore | kInTokenize | kInDetokenize | kInTemplate, false},
+    {"text", OptionKind::kText, "TEXT", "", "Take TEXT as the input.", kInScore | kInTokenize,
+     false},
+    {"tokens", OptionKind::kText, "IDS", "", "Take these token ids, separated by commas.",
+     kInScore | kInDetokenize, false},
+    {"tokens-file", OptionKind::kText, "FILE", "",
+     "Read JSON Lines {\"id\", \"tokens\": [...]}, one sequence a line; - is standard input.",
+     kInScore, false},
+    {"template", OptionKind::kText, "FILE", "the model's own",
+     "Render this Jinja template instead.", kInTemplate, false},
+    {"system", OptionKind::kText, "TEXT", "the template's own",
+     "The system message in front of the conversation.", kInRun, false},
+    {"thinking", OptionKind::kChoice, "enabled|disabled|adaptive", "adaptive",
+     "Whether the model thinks before it answers (template variable thinking_mode).", kInRun, true},
+    {"raw", OptionKind::kSwitch, "", "",
+     "The prompt goes to the model as it is, without the chat template; special tokens written in "
+     "it are special tokens.",
+     kInRun, false},
+    {"parse-special", OptionKind::kSwitch, "", "",
+     "Special tokens written in --text or --file are special tokens; otherwise all is ordinary "
+     "text.",
+     kInScore | kInTokenize, false},
+    // ---- what to print
+    {"top", OptionKind::kInteger, "K", "0", "Print the K most probable tokens of every position.",
+     kInScore, false, 0, kMaxInt},
+    {"trace", OptionKind::kSwitch, "", "",
+     "Print the experts and the cache blocks that every position chose.", kInScore, false},
+    // ---- how to sample
+    {"max-tokens", OptionKind::kInteger, "N", "what the context holds",
+     "Stop the answer after N tokens.", kInRun, true, 1, kMaxInt},
+    {"greedy", OptionKind::kSwitch, "", "",
+     "Always take the most probable token: the same as --temperature 0.", kInRun, true},
+    {"temperature", OptionKind::kNumber, "T", "the model's generation_config.json, else 1",
+     "Divide the logits by T; 0 is greedy.", kInRun, true, 0, 100},
+    {"top-k", OptionKind::kInteger, "K", "the model's, else 0",
+     "Sample from the K most probable tokens; 0 means all.", kInRun, true, 0, kMaxInt},
+    {"top-p", OptionKind::kNumber, "P", "the model's, else 0.95",
+     "Sample from the smallest set of tokens whose probability reaches P.", kInRun, true, 0, 1},
+    {"min-p", OptionKind::kNumber, "P", "0",
+     "Leave out tokens below P times the largest probability.", kInRun, true, 0, 1},
+    {"repetition-penalty", OptionKind::kNumber, "R", "1",
+     "Divide positive and multiply negative logits of all tokens seen so far, the prompt's too.",
+     kInRun, true, 0, 1000},
+    {"presence-penalty", OptionKind::kNumber, "X", "0",
+     "Subtract X from the logits of tokens in the answer so far.", kInRun, true, -100, 100},
+    {"frequency-penalty", OptionKind::kNumber, "X", "0",
+     "Subtract X for each time that a token is in the answer so far.", kInRun, true, -100, 100},
+    {"seed", OptionKind::kInteger, "N", "0",
+     "The random numbers: one seed gives one answer, another seed another.", kInRun, true, 0,
+     9007199254740992.0},
+    // ---- common
+    {"model", OptionKind::kText, "DIR", "the demo model",
+     "Folder of a checkpoint: config.json, *.safetensors, tokenizer.json, chat_template.jinja.",
+     kInAll, true},
+    {"isa", OptionKind::kChoice, "scalar|avx2|avx512|auto", "auto",
+     "Instruction-set tier of the kernels; results are the same in all of them.", kInAll, true},
+    {"threads", OptionKind::kInteger, "N", "the processors that may be used", "Worker threads.",
+     kInAll, true, 1, 1024},
+    {"kv-dtype", OptionKind::kChoice, "auto|bf16|fp8_e4m3|nvfp4", "auto",
+     "Format of cached keys and values; auto: what the checkpoint declares.", kInAll, true},
+    {"index-dtype", OptionKind::kChoice, "auto|bf16|fp8_e4m3|nvfp4", "auto",
+     "Format of cached index keys.", kInAll, true},
+    {"attention", OptionKind::kChoice, "direct|gpu", "direct",
+     "direct reads the cache exactly; gpu re-rounds it to E4M3 as GPU kernels do, to compare with "
+     "them.",
+     kInAll, true},
+    {"numerics", OptionKind::kChoice, "exact|fast|reference", "exact",
+     "reference: the naive device in double precision, nothing rounded, slow. fast is not part of "
+     "this version.",
+     kInAll, true},
+    {"context", OptionKind::kInteger, "N",
+     "4096, more if the input needs it, at most what the model has",
+     "Positions that the cache holds.", kInAll, true, 1, kMaxInt},
+    {"chunk", OptionKind::kInteger, "N", "512", "Prompt tokens that are computed at once.", kInAll,
+     true, 1, 65536},
+    {"quiet", OptionKind::kSwitch, "", "", "No progress, no summary; errors stay.", kInAll, true},
+    {"json", OptionKind::kSwitch, "", "",
+     "Write JSON. (score, tokenize, detokenize and template always do.)", kInAll, true},
+    {"config", OptionKind::kText, "FILE", "~/.config/minim/config.toml",
+     "Configuration file: lines of flag = value, sections by sub-command.", kInAll, false},
+};
+
+}  // namespace
+
+std::span<const OptionSpec> option_table() { return kOptions; }
+
+const OptionSpec* find_option(std::string_view name) {
+  for (const OptionSpec& option : kOptions) {
+    if (option.name == name) return &option;
+  }
+  return nullptr;
+}
+
+std::string environment_name(const OptionSpec& option) {
+  std::string name = "MINIM_";
+  for (const char* c = option.name; *c != '\0'; ++c) {
+    name += *c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
+  }
+  return name;
+}
+
+}  // namespace minim
