@@ -20,25 +20,6 @@ std::vector<std::vector<float>> read_rows(const Device& device, Rows rows, int n
 
 }  // namespace
 
-ModelShape model_shape(const Config& config) {
-  return ModelShape{.hidden = config.hidden,
-                    .n_layers = config.n_layers,
-                    .n_heads = config.n_heads,
-                    .n_kv_heads = config.n_kv_heads,
-                    .rotary_dim = config.rotary_dim,
-                    .rope_theta = config.rope_theta,
-                    .norm_eps = config.norm_eps,
-                    .swiglu_alpha = config.swiglu_alpha,
-                    .swiglu_limit = config.swiglu_limit,
-                    .n_experts = config.n_experts,
-                    .n_experts_per_token = config.n_experts_per_token,
-                    .routed_scale = config.routed_scale,
-                    .top_k_blocks = config.top_k_blocks,
-                    .init_blocks = config.init_blocks,
-                    .local_blocks = config.local_blocks,
-                    .vocab = config.vocab};
-}
-
 Result<std::unique_ptr<Model>> Model::make(const Config& config, Weights weights, Device& device,
                                            int max_rows) {
   Result<Ok> reserved = device.reserve(max_rows);
