@@ -47,6 +47,10 @@ class Tokenizer {
   std::optional<TokenId> find_added(std::string_view literal) const {
     return added_.id_of(literal);
   }
+  // Cuts `text` into added tokens and what lies between them.
+  std::vector<AddedTokens::Stretch> find_added_tokens(std::string_view text) const {
+    return added_.find(text);
+  }
 
  private:
   friend class TokenizerReader;

@@ -1,0 +1,280 @@
+// Owns the representation of template values. A string is one byte array plus a run list; nearly all strings have one
+// run, so marking costs a vector of one element. (Ropes would save copies when messages pass through macros, but every
+// string method would have to walk them.) Containers never change once they are inside a Value and know how deep they
+// nest: the runtime refuses to build deeper ones, so recursion over values, destruction included, is bounded.
+#include "text/jinja_value.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "text/python_repr.h"
+
+namespace minim::jinja {
+
+Text::Text(std::string bytes, bool from_template) : bytes_(std::move(bytes)) {
+  if (!bytes_.empty()) runs_.push_back({bytes_.size(), from_template});
+}
+
+bool Text::from_template_at(size_t byte) const {
+  const auto run = std::upper_bound(runs_.begin(), runs_.end(), byte,
+                                    [](size_t at, const Run& r) { return at < r.end; });
+  return run != runs_.end() && run->from_template;
+}
+
+void Text::append(std::string_view bytes, bool from_template) {
+  if (bytes.empty()) return;
+  bytes_.append(bytes);
+  if (!runs_.empty() && runs_.back().from_template == from_template) {
+    runs_.back().end = bytes_.size();
+  } else {
+    runs_.push_back({bytes_.size(), from_template});
+  }
+}
+
+void Text::append(const Text& other, size_t begin, size_t end) {
+  auto run = std::upper_bound(other.runs_.begin(), other.runs_.end(), begin,
+                              [](size_t at, const Run& r) { return at < r.end; });
+  while (begin < end) {
+    DCHECK(run != other.runs_.end());
+    const size_t stop = std::min(end, run->end);
+    append(other.view().substr(begin, stop - begin), run->from_template);
+    begin = stop;
+    ++run;
+  }
+}
+
+Text Text::slice(size_t begin, size_t end) const {
+  Text out;
+  if (begin < end) out.append(*this, begin, end);
+  return out;
+}
+
+Value Object::call(Runtime&, const Args&) { return Value(); }
+bool Object::attribute(Runtime&, std::string_view, Value*) { return false; }
+bool Object::assign(Runtime&, std::string_view, Value) { return false; }
+
+Value Value::string(Text text) {
+  return Value(Data(std::in_place_index<5>, std::make_shared<const Text>(std::move(text))));
+}
+
+Value Value::undefined(std::string why) {
+  return Value(Data(std::in_place_index<0>, std::make_shared<const std::string>(std::move(why))));
+}
+
+double Value::as_real() const {
+  return is(Kind::kFloat) ? std::get<4>(data_) : static_cast<double>(as_int());
+}
+
+const std::string& Value::why_undefined() const {
+  static const std::string kNoName = "a value is undefined";
+  const auto& why = std::get<0>(data_);
+  return why ? *why : kNoName;
+}
+
+bool Value::same(const Value& other) const {
+  if (kind() != other.kind()) return false;
+  switch (kind()) {
+    case Kind::kUndefined: return &why_undefined() == &other.why_undefined();
+    case Kind::kNone: return true;
+    case Kind::kBool: return as_bool() == other.as_bool();
+    case Kind::kInt: return as_int() == other.as_int();
+    case Kind::kFloat: return as_real() == other.as_real();
+    case Kind::kString: return text().view() == other.text().view();
+    case Kind::kList: return &list() == &other.list();
+    case Kind::kDict: return &dict() == &other.dict();
+    case Kind::kObject: return object() == other.object();
+  }
+  return false;
+}
+
+bool dict_key(const Value& key, std::string* out) {
+  switch (key.kind()) {
+    case Kind::kString:
+      *out += 's';
+      *out += key.text().bytes();
+      return true;
+    case Kind::kBool:
+    case Kind::kInt:
+      out->append("n").append(int_to_string(key.as_int()));
+      return true;
+    case Kind::kFloat: {
+      const double d = key.as_real();
+      const bool whole = std::isfinite(d) && d == std::trunc(d) && std::fabs(d) < 1e37;
+      out->append("n").append(whole ? int_to_string(static_cast<Int>(d)) : python_float_repr(d));
+      return true;
+    }
+    case Kind::kNone:
+      *out += '0';
+      return true;
+    case Kind::kUndefined:
+      *out += 'u';
+      return true;
+    case Kind::kObject:
+      out->append("o").append(std::to_string(reinterpret_cast<uintptr_t>(key.object().get())));
+      return true;
+    case Kind::kList: {
+      const List& list = key.list();
+      if (list.kind != ListKind::kTuple && list.kind != ListKind::kGroup) return false;
+      out->append("t").append(std::to_string(list.items.size()));
+      for (const Value& item : list.items) {
+        std::string part;
+        if (!dict_key(item, &part)) return false;
+        out->append(",").append(std::to_string(part.size())).append(":").append(part);
+      }
+      return true;
+    }
+    case Kind::kDict: return false;
+  }
+  return false;
+}
+
+// Below this many entries a scan beats hashing.
+constexpr size_t kScanLimit = 8;
+
+size_t Dict::find(std::string_view key) const {
+  if (items.size() <= kScanLimit) {
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (items[i].first.is_string() && items[i].first.text().view() == key) return i;
+    }
+    return npos;
+  }
+  std::string name = "s";
+  name += key;
+  const auto at = index_.find(name);
+  return at == index_.end() ? npos : at->second;
+}
+
+size_t Dict::find(const Value& key) const {
+  if (key.is_string()) return find(key.text().view());
+  std::string name;
+  if (!dict_key(key, &name)) return npos;
+  const auto at = index_.find(name);
+  return at == index_.end() ? npos : at->second;
+}
+
+void Dict::set(Value key, Value value) {
+  std::string name;
+  const bool hashable = dict_key(key, &name);
+  CHECK(hashable);
+  if (value.is(Kind::kList)) depth = std::max(depth, value.list().depth + 1);
+  if (value.is(Kind::kDict)) depth = std::max(depth, value.dict().depth + 1);
+  if (key.is(Kind::kList)) depth = std::max(depth, key.list().depth + 1);
+  const auto [at, added] = index_.emplace(std::move(name), items.size());
+  if (added) {
+    items.emplace_back(std::move(key), std::move(value));
+  } else {
+    items[at->second].second = std::move(value);
+  }
+}
+
+const Value* Args::find(std::string_view name) const {
+  for (const auto& [key, value] : named) {
+    if (key == name) return &value;
+  }
+  return nullptr;
+}
+
+std::string_view type_name(const Value& value) {
+  switch (value.kind()) {
+    case Kind::kUndefined: return "Undefined";
+    case Kind::kNone: return "NoneType";
+    case Kind::kBool: return "bool";
+    case Kind::kInt: return "int";
+    case Kind::kFloat: return "float";
+    case Kind::kString: return "str";
+    case Kind::kDict: return "dict";
+    case Kind::kObject: return value.object()->type_name();
+    case Kind::kList: break;
+  }
+  switch (value.list().kind) {
+    case ListKind::kList: return "list";
+    case ListKind::kTuple: return "tuple";
+    case ListKind::kGroup: return "_GroupTuple";
+    case ListKind::kGenerator: return "generator";
+    case ListKind::kRange: return "range";
+    case ListKind::kDictKeys: return "dict_keys";
+    case ListKind::kDictValues: return "dict_values";
+    case ListKind::kDictItems: return "dict_items";
+  }
+  return "list";
+}
+
+size_t count_code_points(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+size_t byte_offset(std::string_view text, size_t index) {
+  size_t pos = 0;
+  while (pos < text.size() && index > 0) {
+    ++pos;
+    while (pos < text.size() && (text[pos] & 0xC0) == 0x80) ++pos;
+    --index;
+  }
+  return pos;
+}
+
+char32_t next_code_point(std::string_view text, size_t* pos) {
+  const auto byte = [&](size_t i) -> char32_t {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
+  };
+  const char32_t lead = byte(*pos);
+  const size_t n = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  char32_t c = n == 1 ? lead : lead & (0x7F >> n);
+  for (size_t i = 1; i < n; ++i) c = c << 6 | (byte(*pos + i) & 0x3F);
+  *pos = std::min(text.size(), *pos + n);
+  return c;
+}
+
+void append_utf8(char32_t c, std::string* out) {
+  if (c < 0x80) {
+    *out += static_cast<char>(c);
+  } else if (c < 0x800) {
+    *out += static_cast<char>(0xC0 | c >> 6);
+    *out += static_cast<char>(0x80 | (c & 0x3F));
+  } else if (c < 0x10000) {
+    *out += static_cast<char>(0xE0 | c >> 12);
+    *out += static_cast<char>(0x80 | (c >> 6 & 0x3F));
+    *out += static_cast<char>(0x80 | (c & 0x3F));
+  } else {
+    *out += static_cast<char>(0xF0 | c >> 18);
+    *out += static_cast<char>(0x80 | (c >> 12 & 0x3F));
+    *out += static_cast<char>(0x80 | (c >> 6 & 0x3F));
+    *out += static_cast<char>(0x80 | (c & 0x3F));
+  }
+}
+
+bool valid_utf8(std::string_view text) {
+  const auto tail = [&](size_t i) { return i < text.size() && (text[i] & 0xC0) == 0x80; };
+  for (size_t i = 0; i < text.size();) {
+    const unsigned char lead = static_cast<unsigned char>(text[i]);
+    const size_t n = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
+    if (n == 0) return false;
+    for (size_t k = 1; k < n; ++k) {
+      if (!tail(i + k)) return false;
+    }
+    size_t pos = i;
+    const char32_t c = next_code_point(text, &pos);
+    if ((n == 3 && c < 0x800) || (n == 4 && (c < 0x10000 || c > 0x10FFFF)) || (c >= 0xD800 && c < 0xE000)) return false;
+    i += n;
+  }
+  return true;
+}
+
+std::string int_to_string(Int value) {
+  if (value == 0) return "0";
+  const bool negative = value < 0;
+  std::string digits;
+  while (value != 0) {
+    const int digit = static_cast<int>(value % 10);
+    digits += static_cast<char>('0' + (digit < 0 ? -digit : digit));
+    value /= 10;
+  }
+  if (negative) digits += '-';
+  std::reverse(digits.begin(), digits.end());
+  return digits;
+}
+
+}  // namespace minim::jinja
