@@ -7,7 +7,7 @@ build=$1 seconds=$2 jobs=$3
 
 run_one() {
   local target=$1 name log
-  name=$(basename "$target" _fuzz)
+  name=$(basename "$target")
   log=$build/fuzz/$name.log
   mkdir -p "$build/fuzz/found/$name"
   local corpora=("$build/fuzz/found/$name")
