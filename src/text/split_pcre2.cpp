@@ -30,9 +30,9 @@ struct SplitPattern::Code {
 namespace {
 
 constexpr size_t kMaxPattern = 16384;
-// Backtracking steps of one search. A linear pattern takes one a character at most, hence the
-// length.
-constexpr size_t kSteps = 5'000'000;
+// Backtracking steps of one search: a pattern of the usual kind takes a few a character at most.
+constexpr size_t kSteps = 10'000;
+constexpr size_t kStepsPerByte = 64;
 
 template <auto free_function>
 struct Free {
@@ -55,7 +55,7 @@ class Search {
         data_(pcre2_match_data_create(1, nullptr)),
         context_(pcre2_match_context_create(nullptr)) {
     CHECK(data_ && context_, "out of memory");
-    const size_t steps = kSteps + 8 * text.size();
+    const size_t steps = kSteps + kStepsPerByte * text.size();
     pcre2_set_match_limit(context_.get(),
                           static_cast<uint32_t>(std::min<size_t>(steps, UINT32_MAX)));
   }
