@@ -9,7 +9,7 @@ namespace minim {
 
 std::string_view self_test(const Kernels& tier, int rounds) {
   const FlushDenormals flush;
-  constexpr int kDrawsPerRound = 6;
+  constexpr int kDrawsPerRound = 3;
   Draw draw(0x6d696e696d);
   for (int i = 0; i < rounds * kDrawsPerRound; ++i) {
     for (const DifferentialCase& test : differential_cases()) {

@@ -40,15 +40,18 @@ inline void unscaled_tile(const uint8_t* panel, size_t panel_stride, size_t n_in
     for (V16& a : row) a = zero();
   }
   for (size_t i = 0; i < n_in / 2; ++i) {
-    V16 odd[kT], even[kT];
-    for (int t = 0; t < kT; ++t) {
-      odd[t] = set1(x[static_cast<size_t>(t) * x_stride + 2 * i + 1]);
-      even[t] = set1(x[static_cast<size_t>(t) * x_stride + 2 * i]);
-    }
+    WeightPair w[kP];
     for (int p = 0; p < kP; ++p) {
-      const WeightPair w = read_pair<kFormat>(panel + static_cast<size_t>(p) * panel_stride, i);
-      for (int t = 0; t < kT; ++t) acc[p][t] = fma(w.odd, odd[t], acc[p][t]);
-      for (int t = 0; t < kT; ++t) acc[p][t] = fma(w.even, even[t], acc[p][t]);
+      w[p] = read_pair<kFormat>(panel + static_cast<size_t>(p) * panel_stride, i);
+    }
+    const float* at = x + 2 * i;
+    for (int t = 0; t < kT; ++t) {
+      const V16 odd = set1(at[static_cast<size_t>(t) * x_stride + 1]);
+      for (int p = 0; p < kP; ++p) acc[p][t] = fma(w[p].odd, odd, acc[p][t]);
+    }
+    for (int t = 0; t < kT; ++t) {
+      const V16 even = set1(at[static_cast<size_t>(t) * x_stride]);
+      for (int p = 0; p < kP; ++p) acc[p][t] = fma(w[p].even, even, acc[p][t]);
     }
   }
   if (n_in % 2 == 0) return;
@@ -111,17 +114,24 @@ inline V16 nvfp4_weight(I16 codes, const Nvfp4Constants& c) {
   return to_float(bit_and(codes, c.top));
 }
 
-template <int kByte, int kB, int kT>
-inline void nvfp4_step(const I16 (&codes)[kB], const Nvfp4Constants& c, const float* x,
-                       size_t x_stride, V16 (&acc)[kB][kT]) {
-  for (int b = 0; b < kB; ++b) {
-    const V16 w = nvfp4_weight<kByte>(codes[b], c);
-    for (int t = 0; t < kT; ++t) {
-      acc[b][t] =
-          fma(w, set1(x[static_cast<size_t>(t) * x_stride + static_cast<size_t>(b) * 16 + kByte]),
-              acc[b][t]);
-    }
+template <int kByte, int kT>
+inline void nvfp4_step(I16 codes, const Nvfp4Constants& c, const float* x, size_t x_stride,
+                       V16 (&acc)[kT]) {
+  const V16 w = nvfp4_weight<kByte>(codes, c);
+  for (int t = 0; t < kT; ++t) {
+    acc[t] = fma(w, set1(x[static_cast<size_t>(t) * x_stride + kByte]), acc[t]);
   }
+}
+
+// Four channels of a block: one nibble of each byte.
+template <int kT>
+inline void nvfp4_quarter(I16 packed, const Nvfp4Constants& c, const float* x, size_t x_stride,
+                          V16 (&acc)[kT]) {
+  const I16 codes = shuffle_bytes(c.table, bit_and(packed, c.nibbles));
+  nvfp4_step<1>(codes, c, x, x_stride, acc);
+  nvfp4_step<0>(codes, c, x, x_stride, acc);
+  nvfp4_step<3>(codes, c, x, x_stride, acc);
+  nvfp4_step<2>(codes, c, x, x_stride, acc);
 }
 
 // kB neighbouring blocks of 16 channels: chains side by side, then into the totals in order.
@@ -133,24 +143,14 @@ inline void nvfp4_blocks(const uint8_t* codes, const uint8_t* scales, const Nvfp
     for (V16& a : row) a = zero();
   }
   for (size_t half = 0; half < 2; ++half) {
-    I16 part[kB];
-    const float* at = x + half * 8;
-    for (int b = 0; b < kB; ++b) {
-      const I16 packed = load_int(codes + static_cast<size_t>(b) * 128 + half * 64);
-      part[b] = shuffle_bytes(c.table, bit_and(packed, c.nibbles));
+    for (size_t b = 0; b < kB; ++b) {
+      const I16 packed = load_int(codes + b * 128 + half * 64);
+      nvfp4_quarter(packed, c, x + b * 16 + half * 8, x_stride, acc[b]);
     }
-    nvfp4_step<1>(part, c, at, x_stride, acc);
-    nvfp4_step<0>(part, c, at, x_stride, acc);
-    nvfp4_step<3>(part, c, at, x_stride, acc);
-    nvfp4_step<2>(part, c, at, x_stride, acc);
-    for (int b = 0; b < kB; ++b) {
-      const I16 packed = load_int(codes + static_cast<size_t>(b) * 128 + half * 64);
-      part[b] = shuffle_bytes(c.table, bit_and(shift_right<4>(packed), c.nibbles));
+    for (size_t b = 0; b < kB; ++b) {
+      const I16 packed = load_int(codes + b * 128 + half * 64);
+      nvfp4_quarter(shift_right<4>(packed), c, x + b * 16 + half * 8 + 4, x_stride, acc[b]);
     }
-    nvfp4_step<1>(part, c, at + 4, x_stride, acc);
-    nvfp4_step<0>(part, c, at + 4, x_stride, acc);
-    nvfp4_step<3>(part, c, at + 4, x_stride, acc);
-    nvfp4_step<2>(part, c, at + 4, x_stride, acc);
   }
   for (int b = 0; b < kB; ++b) {
     const V16 scale = e4m3_scaled(widen_to_high(scales + b * 16));
