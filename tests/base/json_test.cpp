@@ -38,7 +38,7 @@ TEST(Json, DepthIsBoundedOutsideStringsOnly) {
   ASSERT_FALSE(deep);
   EXPECT_NE(deep.error().message.find("deeper than 512 levels"), std::string::npos);
   EXPECT_FALSE(parse_json(std::string(1000000, '['), "test"));
-  EXPECT_TRUE(parse_json("\"" + std::string(2000, '[') + "\\\"[\"", "test"));
+  EXPECT_TRUE(parse_json(std::string("\"").append(2000, '[').append("\\\"[\""), "test"));
 }
 
 TEST(Json, InvalidUtf8IsReplacedWhenPrinted) {

@@ -13,7 +13,6 @@ namespace minim::ref {
 struct FreeDoubles {
   void operator()(double* data) const { std::free(data); }
 };
-// calloc'ed, so that pages nobody wrote cost nothing: the cache of a long context starts empty.
 using Doubles = std::unique_ptr<double[], FreeDoubles>;
 
 // nullptr when the memory cannot be had. count 0 gives a valid pointer.

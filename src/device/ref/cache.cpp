@@ -5,14 +5,12 @@
 // has an address and a formula, so that the two can only agree if the layout is as documented.
 // Token-major tiles keep a vector in one run; an index tile is the 128 keys as a weight matrix in
 // panel layout. Lanes that must not be rounded live as doubles in a second pool of the same shape;
-// both pools are calloc'ed, so the one that a lane does not use costs no memory.
+// memory is committed when first touched, so the pool that a lane does not use costs none.
 #include "device/ref/cache.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
-#include "base/check.h"
 #include "base/formats.h"
 
 namespace minim::ref {
@@ -89,14 +87,16 @@ Result<Cache> Cache::make(const KvLayout& layout, int n_blocks, bool keep_exact,
   cache.n_blocks_ = n_blocks;
   cache.keep_exact_ = keep_exact;
   cache.reread_e4m3_ = reread_e4m3;
-  const size_t blocks = static_cast<size_t>(n_blocks);
-  cache.bytes_.reset(static_cast<uint8_t*>(std::calloc(blocks + 1, layout.block_bytes)));
-  if (!cache.bytes_)
-    return out_of_memory(blocks * layout.block_bytes / sizeof(double), "the cache");
+  Result<AlignedBuffer> bytes =
+      AlignedBuffer::make(static_cast<size_t>(n_blocks) * layout.block_bytes);
+  if (!bytes) return bytes.error();
+  cache.bytes_ = *std::move(bytes);
   if (keep_exact) {
-    const size_t tiles = layout.has_index.size() * static_cast<size_t>(2 * layout.n_kv_heads + 1);
-    cache.doubles_ = zeroed_doubles(blocks * tiles * kTileElements);
-    if (!cache.doubles_) return out_of_memory(blocks * tiles * kTileElements, "the cache");
+    const size_t tiles = static_cast<size_t>(n_blocks) * layout.has_index.size() *
+                         static_cast<size_t>(2 * layout.n_kv_heads + 1);
+    Result<AlignedBuffer> doubles = AlignedBuffer::make(tiles * kTileElements * sizeof(double));
+    if (!doubles) return doubles.error();
+    cache.doubles_ = *std::move(doubles);
   }
   return cache;
 }
@@ -105,7 +105,7 @@ uint8_t* Cache::tile_bytes(const TileName& name) const {
   const size_t tile = name.lane == Lane::kKey     ? layout_.k_tile(name.head)
                       : name.lane == Lane::kValue ? layout_.v_tile(name.head)
                                                   : layout_.index_tile();
-  return bytes_.get() + layout_.offset(name.layer, name.block, n_blocks_) + tile;
+  return bytes_.data() + layout_.offset(name.layer, name.block, n_blocks_) + tile;
 }
 
 double* Cache::tile_doubles(const TileName& name) const {
@@ -115,7 +115,7 @@ double* Cache::tile_doubles(const TileName& name) const {
                                                          (name.lane == Lane::kValue ? heads : 0);
   const size_t layer =
       static_cast<size_t>(name.block) * layout_.has_index.size() + static_cast<size_t>(name.layer);
-  return doubles_.get() + (layer * (2 * heads + 1) + tile) * kTileElements;
+  return doubles_.as<double>() + (layer * (2 * heads + 1) + tile) * kTileElements;
 }
 
 void Cache::store(const TileName& name, size_t token, const double* x) {
@@ -167,7 +167,7 @@ void Cache::load(const TileName& name, size_t n_tokens, Matrix* out) const {
 std::span<uint8_t> Cache::block_bytes(int layer, int block) {
   const bool has_index = layout_.has_index[static_cast<size_t>(layer)];
   if (exact(Lane::kKey) || (has_index && exact(Lane::kIndexKey))) return {};
-  return {bytes_.get() + layout_.offset(layer, block, n_blocks_), layout_.layer_bytes(layer)};
+  return {bytes_.data() + layout_.offset(layer, block, n_blocks_), layout_.layer_bytes(layer)};
 }
 
 }  // namespace minim::ref

@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 
+#include "base/aligned_buffer.h"
 #include "base/result.h"
 #include "device/kv_layout.h"
-#include "device/ref/buffer.h"
 #include "device/ref/matrix.h"
 
 namespace minim::ref {
@@ -47,9 +46,6 @@ class Cache {
   std::span<uint8_t> block_bytes(int layer, int block);
 
  private:
-  struct FreeBytes {
-    void operator()(uint8_t* data) const { std::free(data); }
-  };
   bool exact(Lane lane) const { return keep_exact_ && format(lane) == KvFormat::kBf16; }
   KvFormat format(Lane lane) const {
     return lane == Lane::kIndexKey ? layout_.formats.index : layout_.formats.main;
@@ -60,8 +56,8 @@ class Cache {
   KvLayout layout_;
   int n_blocks_ = 0;
   bool keep_exact_ = false, reread_e4m3_ = false;
-  std::unique_ptr<uint8_t[], FreeBytes> bytes_;
-  Doubles doubles_;  // [block][layer][K heads, V heads, index][token][channel], when keep_exact
+  AlignedBuffer bytes_;    // in KvLayout order
+  AlignedBuffer doubles_;  // [block][layer][K heads, V heads, index][token][channel], keep_exact
 };
 
 }  // namespace minim::ref
