@@ -1,6 +1,7 @@
-// Owns where a template is found and what it is given; the language is in jinja_*. An own interpreter, because prompt
-// bytes must be exact (numbers as Python prints them, code points, whitespace rules) and because every byte has to carry
-// its origin; the packaged C++ engines give neither.
+// Owns where a template is found and what it is given; the language is in jinja_*. An own
+// interpreter, because prompt bytes must be exact (numbers as Python prints them, code points,
+// whitespace rules) and because every byte has to carry its origin; the packaged C++ engines give
+// neither.
 #include "text/chat_template.h"
 
 #include <fmt/format.h>
@@ -20,11 +21,16 @@ namespace {
 // The template inside tokenizer_config.json or chat_template.json.
 Result<std::string> template_entry(const Json& json, const std::string& path) {
   const auto wrong = [&](std::string_view what) {
-    return Error{Code::kInvalid, fmt::format("{}: {}; wanted \"chat_template\": a string, or a list of {{\"name\", \"template\"}}", path, what)};
+    return Error{
+        Code::kInvalid,
+        fmt::format(
+            "{}: {}; wanted \"chat_template\": a string, or a list of {{\"name\", \"template\"}}",
+            path, what)};
   };
   if (!json.is_object()) return wrong("not a JSON object");
   const auto entry = json.find("chat_template");
-  if (entry == json.end()) return Error{Code::kNotFound, fmt::format("{}: no \"chat_template\"", path)};
+  if (entry == json.end())
+    return Error{Code::kNotFound, fmt::format("{}: no \"chat_template\"", path)};
   if (entry->is_string()) return entry->get<std::string>();
   if (!entry->is_array()) return wrong("\"chat_template\" is neither a string nor a list");
   for (const Json& item : *entry) {
@@ -64,8 +70,12 @@ Result<ChatTemplate> ChatTemplate::load(const std::string& path) {
   return parse(*source, path);
 }
 
-Result<std::vector<PromptSegment>> ChatTemplate::render(const Json& vars, const Options& options) const {
-  if (!vars.is_object()) return Error{Code::kInvalid, fmt::format("{}: the variables of a template must be a JSON object", parsed_->name)};
+Result<std::vector<PromptSegment>> ChatTemplate::render(const Json& vars,
+                                                        const Options& options) const {
+  if (!vars.is_object())
+    return Error{
+        Code::kInvalid,
+        fmt::format("{}: the variables of a template must be a JSON object", parsed_->name)};
   std::tm now{};
   if (options.now) {
     now = *options.now;
@@ -95,10 +105,11 @@ Result<ChatTemplate> load_chat_template(const std::string& model_dir) {
     Result<ChatTemplate> found = ChatTemplate::load(model_dir + "/" + name);
     if (found || found.error().code != Code::kNotFound) return found;
   }
-  return Error{Code::kNotFound,
-               fmt::format("{}: no chat template; looked at chat_template.jinja, chat_template.json and the "
-                           "\"chat_template\" of tokenizer_config.json",
-                           model_dir)};
+  return Error{
+      Code::kNotFound,
+      fmt::format("{}: no chat template; looked at chat_template.jinja, chat_template.json and the "
+                  "\"chat_template\" of tokenizer_config.json",
+                  model_dir)};
 }
 
 }  // namespace minim

@@ -1,10 +1,11 @@
-// A checkpoint's own chat template: conversation in, prompt text out, byte-equal to jinja2 3.1.6 as transformers sets it
-// up (immutable sandbox, trim_blocks, lstrip_blocks, loop controls, {% generation %}, tojson without ASCII escaping,
-// raise_exception, strftime_now).
+// A checkpoint's own chat template: conversation in, prompt text out, byte-equal to jinja2 3.1.6 as
+// transformers sets it up (immutable sandbox, trim_blocks, lstrip_blocks, loop controls, {%
+// generation %}, tojson without ASCII escaping, raise_exception, strftime_now).
 //
-// The prompt comes as segments that say who wrote each part. Text that a user, a tool or a caller's variable supplied is
-// never from_template, whatever the template did to it on the way; so control tokens typed by a user stay plain text when
-// only template segments are searched for them (prompt.h).
+// The prompt comes as segments that say who wrote each part. Text that a user, a tool or a caller's
+// variable supplied is never from_template, whatever the template did to it on the way; so control
+// tokens typed by a user stay plain text when only template segments are searched for them
+// (prompt.h).
 #pragma once
 
 #include <ctime>
@@ -28,10 +29,11 @@ struct PromptSegment {
 
 class ChatTemplate {
  public:
-  // Reads a template file: Jinja source, or (name ending in ".json") a JSON object with "chat_template": a string, or a
-  // list of {"name", "template"} of which "default" is taken.
+  // Reads a template file: Jinja source, or (name ending in ".json") a JSON object with
+  // "chat_template": a string, or a list of {"name", "template"} of which "default" is taken.
   static Result<ChatTemplate> load(const std::string& path);
-  // Parses source; `name` stands in front of errors. At most jinja::kMaxTemplateBytes of valid UTF-8.
+  // Parses source; `name` stands in front of errors. At most jinja::kMaxTemplateBytes of valid
+  // UTF-8.
   static Result<ChatTemplate> parse(std::string_view source, std::string_view name);
 
   struct Options {
@@ -39,11 +41,12 @@ class ChatTemplate {
     std::optional<std::tm> now;
   };
 
-  // Renders. `vars` is an object with every variable that the template sees (messages, tools, add_generation_prompt,
-  // thinking_mode, bos_token, ...); an absent one is undefined, not null. Neighbouring segments differ in from_template;
-  // none is empty. Errors, one line with the template's name and line: what the template raises, and anything outside
-  // jinja_runtime.h's limits (10 M steps, 256 MiB of output, 100,000 items of range(), ...). Safe to call from several
-  // threads at once.
+  // Renders. `vars` is an object with every variable that the template sees (messages, tools,
+  // add_generation_prompt, thinking_mode, bos_token, ...); an absent one is undefined, not null.
+  // Neighbouring segments differ in from_template; none is empty. Errors, one line with the
+  // template's name and line: what the template raises, and anything outside jinja_runtime.h's
+  // limits (10 M steps, 256 MiB of output, 100,000 items of range(), ...). Safe to call from
+  // several threads at once.
   Result<std::vector<PromptSegment>> render(const Json& vars, const Options& options) const;
 
   // The segments' texts, joined.
@@ -55,8 +58,8 @@ class ChatTemplate {
   std::shared_ptr<const Parsed> parsed_;
 };
 
-// A model folder's template: chat_template.jinja, else chat_template.json, else the entry of tokenizer_config.json. The
-// error names the places looked at.
+// A model folder's template: chat_template.jinja, else chat_template.json, else the entry of
+// tokenizer_config.json. The error names the places looked at.
 Result<ChatTemplate> load_chat_template(const std::string& model_dir);
 
 }  // namespace minim

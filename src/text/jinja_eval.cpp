@@ -1,8 +1,9 @@
-// Walks the tree. Names live in scopes chained by nesting: loop iterations, macro bodies, with, call, filter and set blocks
-// open one; if does not. A macro keeps the scope in which it was defined and reads it when it is called, as a Python
-// closure does. Scopes belong to the walk and are reused; one that a macro holds moves to a list that lives as long as
-// the evaluator. (jinja2 compiles to Python and resolves names there; the difference shows only for a macro that reads
-// a name before the template sets it and while the caller passed one as well.)
+// Walks the tree. Names live in scopes chained by nesting: loop iterations, macro bodies, with,
+// call, filter and set blocks open one; if does not. A macro keeps the scope in which it was
+// defined and reads it when it is called, as a Python closure does. Scopes belong to the walk and
+// are reused; one that a macro holds moves to a list that lives as long as the evaluator. (jinja2
+// compiles to Python and resolves names there; the difference shows only for a macro that reads a
+// name before the template sets it and while the caller passed one as well.)
 #include "text/jinja_eval.h"
 
 #include <fmt/format.h>
@@ -27,8 +28,10 @@ struct Scope {
   }
   // The name must outlive the scope: it belongs to the syntax tree.
   void set(const std::string& name, Value value) {
-    if (Value* known = find(name)) *known = std::move(value);
-    else vars.emplace_back(&name, std::move(value));
+    if (Value* known = find(name))
+      *known = std::move(value);
+    else
+      vars.emplace_back(&name, std::move(value));
   }
 
   Scope* parent;
@@ -54,15 +57,21 @@ class Macro : public Object {
   bool callable() const override { return true; }
   Value call(Runtime& runtime, const Args& args) override;
   bool attribute(Runtime& runtime, std::string_view name, Value* out) override {
-    if (name == "name") *out = Value::string(Text(definition_->name, true));
-    else if (name == "caller") *out = Value::boolean(definition_->signature.uses_caller);
-    else if (name == "catch_kwargs") *out = Value::boolean(definition_->signature.uses_kwargs);
-    else if (name == "catch_varargs") *out = Value::boolean(definition_->signature.uses_varargs);
+    if (name == "name")
+      *out = Value::string(Text(definition_->name, true));
+    else if (name == "caller")
+      *out = Value::boolean(definition_->signature.uses_caller);
+    else if (name == "catch_kwargs")
+      *out = Value::boolean(definition_->signature.uses_kwargs);
+    else if (name == "catch_varargs")
+      *out = Value::boolean(definition_->signature.uses_varargs);
     else if (name == "arguments") {
       std::vector<Value> names;
-      for (const std::string& n : definition_->signature.names) names.push_back(Value::string(Text(n, true)));
+      for (const std::string& n : definition_->signature.names)
+        names.push_back(Value::string(Text(n, true)));
       *out = runtime.list(std::move(names), ListKind::kTuple);
-    } else return false;
+    } else
+      return false;
     return true;
   }
 
@@ -72,12 +81,17 @@ class Macro : public Object {
   Scope* closure_;
 };
 
-// The variable "loop", and the iteration itself: items pass the loop's "if" only when they are about to be used, because
-// the condition may depend on what the body did before.
+// The variable "loop", and the iteration itself: items pass the loop's "if" only when they are
+// about to be used, because the condition may depend on what the body did before.
 class Loop : public Object {
  public:
-  Loop(Evaluator* evaluator, const Stmt* statement, Scope* scope, std::vector<Value> items, int depth0)
-      : evaluator_(evaluator), statement_(statement), scope_(scope), items_(std::move(items)), depth0_(depth0) {}
+  Loop(Evaluator* evaluator, const Stmt* statement, Scope* scope, std::vector<Value> items,
+       int depth0)
+      : evaluator_(evaluator),
+        statement_(statement),
+        scope_(scope),
+        items_(std::move(items)),
+        depth0_(depth0) {}
   std::string_view type_name() const override { return "LoopContext"; }
   std::string repr() const override { return "<LoopContext>"; }
   bool callable() const override { return true; }
@@ -131,7 +145,8 @@ class LoopMethod : public Object {
 
 class Evaluator {
  public:
-  Evaluator(Runtime& runtime, Dict variables) : rt_(runtime), variables_(std::move(variables)), root_(nullptr) {}
+  Evaluator(Runtime& runtime, Dict variables)
+      : rt_(runtime), variables_(std::move(variables)), root_(nullptr) {}
 
   Text run(const Body& body) {
     Text out;
@@ -152,7 +167,8 @@ class Evaluator {
   // A scope that ends with this object, unless it was captured.
   class Inner {
    public:
-    Inner(Evaluator* e, Scope* parent) : e_(e), saved_(e->scope_), scope_(std::make_unique<Scope>(parent)) {
+    Inner(Evaluator* e, Scope* parent)
+        : e_(e), saved_(e->scope_), scope_(std::make_unique<Scope>(parent)) {
       e->scope_ = scope_.get();
     }
     ~Inner() {
@@ -200,8 +216,10 @@ class Evaluator {
   }
 
   void print(const Text& text) {
-    if (out_->size() + text.size() > kMaxStringBytes) rt_.room(out_->size() + text.size());
-    else out_->append(text);
+    if (out_->size() + text.size() > kMaxStringBytes)
+      rt_.room(out_->size() + text.size());
+    else
+      out_->append(text);
   }
 
   // --- names ---
@@ -225,7 +243,8 @@ class Evaluator {
     if (target.kind == Expr::Kind::kName) return scope_->set(target.name, std::move(value));
     if (target.kind == Expr::Kind::kNsRef) {
       const Value object = lookup(target);
-      if (!object.is(Kind::kObject) || !object.object()->assign(rt_, target.attr, std::move(value))) {
+      if (!object.is(Kind::kObject) ||
+          !object.object()->assign(rt_, target.attr, std::move(value))) {
         rt_.fail("cannot assign attribute on non-namespace object");
       }
       return;
@@ -234,7 +253,8 @@ class Evaluator {
     if (value.is(Kind::kUndefined)) return void(rt_.fail_undefined(value));
     if (!rt_.iterate(value, &items)) return;
     if (items.size() != target.kids.size()) {
-      return void(rt_.fail(fmt::format("cannot unpack {} values into {} names", items.size(), target.kids.size())));
+      return void(rt_.fail(
+          fmt::format("cannot unpack {} values into {} names", items.size(), target.kids.size())));
     }
     for (size_t i = 0; i < items.size(); ++i) assign(*target.kids[i], std::move(items[i]));
   }
@@ -304,17 +324,21 @@ class Evaluator {
 
 // --- macros ---
 
-Value Macro::call(Runtime&, const Args& args) { return evaluator_->call_macro(*definition_, closure_, args); }
+Value Macro::call(Runtime&, const Args& args) {
+  return evaluator_->call_macro(*definition_, closure_, args);
+}
 
 Value Evaluator::call_macro(const Stmt& definition, Scope* closure, const Args& args) {
   const Signature& sig = definition.signature;
-  const std::string what = definition.name.empty() ? "caller()" : fmt::format("macro '{}'", definition.name);
+  const std::string what =
+      definition.name.empty() ? "caller()" : fmt::format("macro '{}'", definition.name);
   if (!rt_.enter()) return Value();
   const int line = rt_.line();
   Inner inner(this, closure);
   std::vector<std::pair<std::string, Value>> named = args.named;
   const auto take = [&](const std::string& name) -> std::optional<Value> {
-    const auto at = std::find_if(named.begin(), named.end(), [&](const auto& n) { return n.first == name; });
+    const auto at =
+        std::find_if(named.begin(), named.end(), [&](const auto& n) { return n.first == name; });
     if (at == named.end()) return std::nullopt;
     Value value = std::move(at->second);
     named.erase(at);
@@ -325,8 +349,10 @@ Value Evaluator::call_macro(const Stmt& definition, Scope* closure, const Args& 
   for (size_t i = 0; i < sig.names.size(); ++i) {
     explicit_caller |= sig.names[i] == kCallerName;
     std::optional<Value> value;
-    if (i < args.positional.size()) value = args.positional[i];
-    else value = take(sig.names[i]);
+    if (i < args.positional.size())
+      value = args.positional[i];
+    else
+      value = take(sig.names[i]);
     missing[i] = !value.has_value();
     if (value) scope_->set(sig.names[i], std::move(*value));
   }
@@ -343,7 +369,8 @@ Value Evaluator::call_macro(const Stmt& definition, Scope* closure, const Args& 
   }
   const size_t taken = std::min(args.positional.size(), sig.names.size());
   if (sig.uses_varargs) {
-    std::vector<Value> rest(args.positional.begin() + static_cast<std::ptrdiff_t>(taken), args.positional.end());
+    std::vector<Value> rest(args.positional.begin() + static_cast<std::ptrdiff_t>(taken),
+                            args.positional.end());
     scope_->set(kVarargsName, rt_.list(std::move(rest), ListKind::kTuple));
   } else if (args.positional.size() > sig.names.size()) {
     rt_.fail(fmt::format("{} takes not more than {} argument(s)", what, sig.names.size()));
@@ -352,8 +379,10 @@ Value Evaluator::call_macro(const Stmt& definition, Scope* closure, const Args& 
   const size_t first_default = sig.names.size() - sig.defaults.size();
   for (size_t i = 0; i < sig.names.size() && !rt_.failed(); ++i) {
     if (!missing[i]) continue;
-    scope_->set(sig.names[i], i >= first_default ? eval(*sig.defaults[i - first_default])
-                                                 : Value::undefined(fmt::format("parameter '{}' was not provided", sig.names[i])));
+    scope_->set(sig.names[i], i >= first_default
+                                  ? eval(*sig.defaults[i - first_default])
+                                  : Value::undefined(fmt::format("parameter '{}' was not provided",
+                                                                 sig.names[i])));
   }
   Capture capture(this);
   if (!rt_.failed()) exec(definition.body);
@@ -403,32 +432,47 @@ Value Loop::cycle(Runtime& runtime, const Args& args) const {
 Value Loop::changed(Runtime& runtime, const Args& args) {
   if (!args.named.empty()) return runtime.fail("changed() takes no keyword arguments");
   bool same = last_changed_ && last_changed_->size() == args.positional.size();
-  for (size_t i = 0; same && i < args.positional.size(); ++i) same = runtime.equal((*last_changed_)[i], args.positional[i]);
+  for (size_t i = 0; same && i < args.positional.size(); ++i)
+    same = runtime.equal((*last_changed_)[i], args.positional[i]);
   if (!same) last_changed_ = args.positional;
   return Value::boolean(!same);
 }
 
 bool Loop::attribute(Runtime& runtime, std::string_view name, Value* out) {
-  if (name == "index") *out = Value::integer(index0_ + 1);
-  else if (name == "index0") *out = Value::integer(index0_);
-  else if (name == "first") *out = Value::boolean(index0_ == 0);
-  else if (name == "last") *out = Value::boolean(!look_ahead(1));
-  else if (name == "length") *out = Value::integer(length());
-  else if (name == "revindex") *out = Value::integer(length() - index0_);
-  else if (name == "revindex0") *out = Value::integer(length() - index0_ - 1);
-  else if (name == "depth") *out = Value::integer(depth0_ + 1);
-  else if (name == "depth0") *out = Value::integer(depth0_);
-  else if (name == "previtem") *out = index0_ == 0 ? Value::undefined("there is no previous item") : previous_;
-  else if (name == "nextitem") *out = look_ahead(1) ? ahead_.front() : Value::undefined("there is no next item");
-  else if (name == "cycle" || name == "changed") *out = runtime.own(std::make_shared<LoopMethod>(this, name == "cycle"));
-  else return false;
+  if (name == "index")
+    *out = Value::integer(index0_ + 1);
+  else if (name == "index0")
+    *out = Value::integer(index0_);
+  else if (name == "first")
+    *out = Value::boolean(index0_ == 0);
+  else if (name == "last")
+    *out = Value::boolean(!look_ahead(1));
+  else if (name == "length")
+    *out = Value::integer(length());
+  else if (name == "revindex")
+    *out = Value::integer(length() - index0_);
+  else if (name == "revindex0")
+    *out = Value::integer(length() - index0_ - 1);
+  else if (name == "depth")
+    *out = Value::integer(depth0_ + 1);
+  else if (name == "depth0")
+    *out = Value::integer(depth0_);
+  else if (name == "previtem")
+    *out = index0_ == 0 ? Value::undefined("there is no previous item") : previous_;
+  else if (name == "nextitem")
+    *out = look_ahead(1) ? ahead_.front() : Value::undefined("there is no next item");
+  else if (name == "cycle" || name == "changed")
+    *out = runtime.own(std::make_shared<LoopMethod>(this, name == "cycle"));
+  else
+    return false;
   return true;
 }
 
 Value Loop::call(Runtime& runtime, const Args& args) {
   Params p(runtime, "loop", args, {"iterable"}, 1);
   if (!p.ok()) return Value();
-  if (!statement_->recursive) return runtime.fail("the loop must have the 'recursive' marker to be called recursively");
+  if (!statement_->recursive)
+    return runtime.fail("the loop must have the 'recursive' marker to be called recursively");
   return evaluator_->recurse(*statement_, scope_, p.value(0), depth0_ + 1);
 }
 
@@ -476,31 +520,49 @@ Flow Evaluator::exec_for(const Stmt& s) {
 
 Value Evaluator::eval_node(const Expr& e) {
   switch (e.kind) {
-    case Expr::Kind::kConst: return e.constant;
+    case Expr::Kind::kConst:
+      return e.constant;
     case Expr::Kind::kName:
-    case Expr::Kind::kNsRef: return lookup(e);
-    case Expr::Kind::kTuple: return eval_items(e, ListKind::kTuple);
-    case Expr::Kind::kList: return eval_items(e, ListKind::kList);
-    case Expr::Kind::kDict: return eval_dict(e);
-    case Expr::Kind::kCond: return eval_cond(e);
+    case Expr::Kind::kNsRef:
+      return lookup(e);
+    case Expr::Kind::kTuple:
+      return eval_items(e, ListKind::kTuple);
+    case Expr::Kind::kList:
+      return eval_items(e, ListKind::kList);
+    case Expr::Kind::kDict:
+      return eval_dict(e);
+    case Expr::Kind::kCond:
+      return eval_cond(e);
     case Expr::Kind::kOr:
     case Expr::Kind::kAnd: {
       Value left = eval(*e.kids[0]);
       if (rt_.failed() || rt_.truthy(left) == (e.kind == Expr::Kind::kOr)) return left;
       return eval(*e.kids[1]);
     }
-    case Expr::Kind::kNot: return Value::boolean(!rt_.truthy(eval(*e.kids[0])));
-    case Expr::Kind::kNeg: return rt_.negate(kid(e, 0));
-    case Expr::Kind::kPos: return rt_.binary(Op::kAdd, Value::integer(0), kid(e, 0));
-    case Expr::Kind::kBinary: return eval_binary(e);
-    case Expr::Kind::kConcat: return eval_concat(e);
-    case Expr::Kind::kCompare: return eval_compare(e);
-    case Expr::Kind::kAttr: return rt_.attribute(kid(e, 0), e.name);
-    case Expr::Kind::kItem: return eval_item(e);
-    case Expr::Kind::kCall: return eval_call(e, nullptr);
-    case Expr::Kind::kFilter: return eval_filter(e);
-    case Expr::Kind::kTest: return eval_test(e);
-    case Expr::Kind::kSlice: break;
+    case Expr::Kind::kNot:
+      return Value::boolean(!rt_.truthy(eval(*e.kids[0])));
+    case Expr::Kind::kNeg:
+      return rt_.negate(kid(e, 0));
+    case Expr::Kind::kPos:
+      return rt_.binary(Op::kAdd, Value::integer(0), kid(e, 0));
+    case Expr::Kind::kBinary:
+      return eval_binary(e);
+    case Expr::Kind::kConcat:
+      return eval_concat(e);
+    case Expr::Kind::kCompare:
+      return eval_compare(e);
+    case Expr::Kind::kAttr:
+      return rt_.attribute(kid(e, 0), e.name);
+    case Expr::Kind::kItem:
+      return eval_item(e);
+    case Expr::Kind::kCall:
+      return eval_call(e, nullptr);
+    case Expr::Kind::kFilter:
+      return eval_filter(e);
+    case Expr::Kind::kTest:
+      return eval_test(e);
+    case Expr::Kind::kSlice:
+      break;
   }
   return rt_.fail("a slice outside an index");
 }
@@ -518,7 +580,8 @@ Value Evaluator::eval_dict(const Expr& e) {
     Value key = kid(e, i);
     Value value = kid(e, i + 1);
     std::string name;
-    if (!dict_key(key, &name)) return rt_.fail(fmt::format("unhashable type: '{}'", type_name(key)));
+    if (!dict_key(key, &name))
+      return rt_.fail(fmt::format("unhashable type: '{}'", type_name(key)));
     dict.set(std::move(key), std::move(value));
   }
   return rt_.dict(std::move(dict));
@@ -530,7 +593,8 @@ Value Evaluator::eval_cond(const Expr& e) {
   if (holds) return eval(*e.kids[1]);
   if (e.kids[2]) return eval(*e.kids[2]);
   return Value::undefined(fmt::format(
-      "the inline if-expression on line {} evaluated to false and no else section was defined.", e.line));
+      "the inline if-expression on line {} evaluated to false and no else section was defined.",
+      e.line));
 }
 
 Value Evaluator::eval_compare(const Expr& e) {
@@ -592,7 +656,9 @@ bool Evaluator::eval_args(const Expr& e, Args* out) {
     for (const auto& [key, value] : more.dict().items) {
       if (!key.is_string()) return rt_.fail("keywords must be strings"), false;
       if (out->find(key.text().view())) {
-        return rt_.fail(fmt::format("got multiple values for keyword argument '{}'", key.text().bytes())), false;
+        return rt_.fail(fmt::format("got multiple values for keyword argument '{}'",
+                                    key.text().bytes())),
+               false;
       }
       out->named.emplace_back(key.text().bytes(), value);
       if (!rt_.spend(out->named.size() / 16)) return false;
@@ -651,22 +717,38 @@ Value Evaluator::eval_test(const Expr& e) {
 
 Flow Evaluator::exec_node(const Stmt& s) {
   switch (s.kind) {
-    case Stmt::Kind::kData: print(s.data); break;
-    case Stmt::Kind::kPrint: exec_print(s); break;
-    case Stmt::Kind::kIf: return exec_if(s);
-    case Stmt::Kind::kFor: return exec_for(s);
-    case Stmt::Kind::kSet: assign(*s.target, eval(*s.value)); break;
-    case Stmt::Kind::kSetBlock: return exec_set_block(s);
+    case Stmt::Kind::kData:
+      print(s.data);
+      break;
+    case Stmt::Kind::kPrint:
+      exec_print(s);
+      break;
+    case Stmt::Kind::kIf:
+      return exec_if(s);
+    case Stmt::Kind::kFor:
+      return exec_for(s);
+    case Stmt::Kind::kSet:
+      assign(*s.target, eval(*s.value));
+      break;
+    case Stmt::Kind::kSetBlock:
+      return exec_set_block(s);
     case Stmt::Kind::kMacro:
       mark_captured(scope_);
       scope_->set(s.name, rt_.own(std::make_shared<Macro>(this, &s, scope_)));
       break;
-    case Stmt::Kind::kCall: exec_call_block(s); break;
-    case Stmt::Kind::kFilterBlock: return exec_filter_block(s);
-    case Stmt::Kind::kWith: return exec_with(s);
-    case Stmt::Kind::kScope: return exec_scope(s);
-    case Stmt::Kind::kBreak: return Flow::kBreak;
-    case Stmt::Kind::kContinue: return Flow::kContinue;
+    case Stmt::Kind::kCall:
+      exec_call_block(s);
+      break;
+    case Stmt::Kind::kFilterBlock:
+      return exec_filter_block(s);
+    case Stmt::Kind::kWith:
+      return exec_with(s);
+    case Stmt::Kind::kScope:
+      return exec_scope(s);
+    case Stmt::Kind::kBreak:
+      return Flow::kBreak;
+    case Stmt::Kind::kContinue:
+      return Flow::kContinue;
   }
   return Flow::kNormal;
 }
@@ -674,8 +756,10 @@ Flow Evaluator::exec_node(const Stmt& s) {
 void Evaluator::exec_print(const Stmt& s) {
   const Value value = eval(*s.value);
   if (rt_.failed()) return;
-  if (value.is_string()) print(value.text());
-  else print(rt_.str(value));
+  if (value.is_string())
+    print(value.text());
+  else
+    print(rt_.str(value));
 }
 
 Flow Evaluator::exec_if(const Stmt& s) {
@@ -748,10 +832,14 @@ void Evaluator::exec_call_block(const Stmt& s) {
 Value from_json(Runtime& rt, const Json& json, int depth) {
   if (depth > kMaxContainerDepth) return rt.fail("the data nests too deeply", Code::kExhausted);
   switch (json.type()) {
-    case Json::value_t::boolean: return Value::boolean(json.get<bool>());
-    case Json::value_t::number_integer: return Value::integer(json.get<int64_t>());
-    case Json::value_t::number_unsigned: return Value::integer(static_cast<Int>(json.get<uint64_t>()));
-    case Json::value_t::number_float: return Value::real(json.get<double>());
+    case Json::value_t::boolean:
+      return Value::boolean(json.get<bool>());
+    case Json::value_t::number_integer:
+      return Value::integer(json.get<int64_t>());
+    case Json::value_t::number_unsigned:
+      return Value::integer(static_cast<Int>(json.get<uint64_t>()));
+    case Json::value_t::number_float:
+      return Value::real(json.get<double>());
     case Json::value_t::string: {
       const auto& text = json.get_ref<const std::string&>();
       if (!valid_utf8(text)) return rt.fail("a string in the data is not valid UTF-8");
@@ -775,14 +863,17 @@ Value from_json(Runtime& rt, const Json& json, int depth) {
       }
       return Value::dict(std::make_shared<const Dict>(std::move(dict)));
     }
-    default: return Value::none();
+    default:
+      return Value::none();
   }
 }
 
 }  // namespace
 
-Result<Text> evaluate(const Body& body, const std::string& name, const Json& vars, const std::tm& now) {
-  // The runtime outlives the evaluator, whose scopes hold values; objects refer to both and are dropped in between.
+Result<Text> evaluate(const Body& body, const std::string& name, const Json& vars,
+                      const std::tm& now) {
+  // The runtime outlives the evaluator, whose scopes hold values; objects refer to both and are
+  // dropped in between.
   Runtime runtime(name, now);
   Dict variables;
   for (const auto& [key, value] : vars.items()) {

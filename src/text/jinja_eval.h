@@ -11,8 +11,10 @@
 
 namespace minim::jinja {
 
-// Renders with the members of the object `vars` as variables; their strings count as data. `now` is strftime_now()'s
-// clock. `body` must outlive the call. Errors are "NAME:LINE: what", one line; the limits are those of jinja_runtime.h.
-Result<Text> evaluate(const Body& body, const std::string& name, const Json& vars, const std::tm& now);
+// Renders with the members of the object `vars` as variables; their strings count as data. `now` is
+// strftime_now()'s clock. `body` must outlive the call. Errors are "NAME:LINE: what", one line; the
+// limits are those of jinja_runtime.h.
+Result<Text> evaluate(const Body& body, const std::string& name, const Json& vars,
+                      const std::tm& now);
 
 }  // namespace minim::jinja

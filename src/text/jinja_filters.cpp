@@ -1,5 +1,6 @@
-// Filters on single values: text, numbers, JSON. Those on sequences are in jinja_filters_sequence.cpp. A filter that
-// jinja2 has and this file lacks is refused by its name, never skipped.
+// Filters on single values: text, numbers, JSON. Those on sequences are in
+// jinja_filters_sequence.cpp. A filter that jinja2 has and this file lacks is refused by its name,
+// never skipped.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,7 +42,8 @@ Value capitalize(Runtime& rt, const Value& v, const Args& args) {
 Value center(Runtime& rt, const Value& v, const Args& args) {
   Params p(rt, "center", args, {"width"});
   const Int width = p.integer(0, 80);
-  if (!p.ok() || !rt.room(static_cast<uint64_t>(std::clamp<Int>(width, 0, Int{1} << 60)))) return Value();
+  if (!p.ok() || !rt.room(static_cast<uint64_t>(std::clamp<Int>(width, 0, Int{1} << 60))))
+    return Value();
   return rt.string(text_center(rt.str(v), width, " "));
 }
 
@@ -59,12 +61,23 @@ Value escape(Runtime& rt, const Value& v, const Args& args) {
   for (size_t i = 0; i < text.size(); ++i) {
     const bool origin = text.from_template_at(i);
     switch (text.view()[i]) {
-      case '&': out.append("&amp;", origin); break;
-      case '<': out.append("&lt;", origin); break;
-      case '>': out.append("&gt;", origin); break;
-      case '"': out.append("&#34;", origin); break;
-      case '\'': out.append("&#39;", origin); break;
-      default: out.append(text.view().substr(i, 1), origin);
+      case '&':
+        out.append("&amp;", origin);
+        break;
+      case '<':
+        out.append("&lt;", origin);
+        break;
+      case '>':
+        out.append("&gt;", origin);
+        break;
+      case '"':
+        out.append("&#34;", origin);
+        break;
+      case '\'':
+        out.append("&#39;", origin);
+        break;
+      default:
+        out.append(text.view().substr(i, 1), origin);
     }
   }
   return rt.string(std::move(out));
@@ -86,7 +99,8 @@ Value format(Runtime& rt, const Value& v, const Args& args) {
     return rt.fail("format takes positional or keyword arguments, not both");
   }
   const Text text = rt.str(v);
-  if (args.named.empty()) return rt.percent_format(text, rt.list(args.positional, ListKind::kTuple));
+  if (args.named.empty())
+    return rt.percent_format(text, rt.list(args.positional, ListKind::kTuple));
   Dict named;
   for (const auto& [name, value] : args.named) named.set(Value::string(name), value);
   return rt.percent_format(text, rt.dict(std::move(named)));
@@ -102,7 +116,8 @@ Value indent(Runtime& rt, const Value& v, const Args& args) {
     margin = p.value(0).text();
   } else {
     const Int width = std::max<Int>(p.integer(0, 4), 0);
-    if (!p.ok() || !rt.room(static_cast<uint64_t>(std::min<Int>(width, Int{1} << 60)))) return Value();
+    if (!p.ok() || !rt.room(static_cast<uint64_t>(std::min<Int>(width, Int{1} << 60))))
+      return Value();
     margin = Text(std::string(static_cast<size_t>(width), ' '), false);
   }
   Text text = v.text();
@@ -130,7 +145,8 @@ Value int_(Runtime& rt, const Value& v, const Args& args) {
   if (v.is(Kind::kFloat)) number = v.as_real();
   if (v.is_string()) {
     if (base >= 0 && base <= 36) {
-      if (const auto whole = parse_python_int(v.text().view(), static_cast<int>(base))) return Value::integer(*whole);
+      if (const auto whole = parse_python_int(v.text().view(), static_cast<int>(base)))
+        return Value::integer(*whole);
     }
     number = parse_python_float(v.text().view());  // so that "42.23" gives 42
   }
@@ -183,14 +199,16 @@ Value round_(Runtime& rt, const Value& v, const Args& args) {
   const Text method = p.text(1, "common");
   if (!p.ok()) return Value();
   if (v.is(Kind::kUndefined)) return rt.fail_undefined(v);
-  if (!v.is_number()) return rt.fail(fmt::format("type {} doesn't define __round__ method", type_name(v)));
+  if (!v.is_number())
+    return rt.fail(fmt::format("type {} doesn't define __round__ method", type_name(v)));
   const int digits = static_cast<int>(std::clamp<Int>(wanted, -400, 400));
   if (method.view() == "common") {
     if (v.is(Kind::kFloat)) return Value::real(round_half_even(v.as_real(), digits));
     if (digits >= 0) return Value::integer(v.as_int());
     return Value::integer(static_cast<Int>(round_half_even(v.as_real(), digits)));
   }
-  if (method.view() != "ceil" && method.view() != "floor") return rt.fail("method must be common, ceil or floor");
+  if (method.view() != "ceil" && method.view() != "floor")
+    return rt.fail("method must be common, ceil or floor");
   const double scale = std::pow(10.0, digits);
   const double scaled = v.as_real() * scale;
   if (!std::isfinite(scaled)) return rt.fail("cannot round this number");
@@ -206,7 +224,8 @@ Value string_(Runtime& rt, const Value& v, const Args& args) {
 Value striptags(Runtime& rt, const Value& v, const Args& args) {
   if (!Params(rt, "striptags", args, {}).ok()) return Value();
   Text text = rt.str(v);
-  for (const auto& [open, close] : {std::pair<std::string_view, std::string_view>{"<!--", "-->"}, {"<", ">"}}) {
+  for (const auto& [open, close] :
+       {std::pair<std::string_view, std::string_view>{"<!--", "-->"}, {"<", ">"}}) {
     Text kept;
     size_t pos = 0;
     for (;;) {
@@ -225,9 +244,11 @@ Value striptags(Runtime& rt, const Value& v, const Args& args) {
     joined.append(word);
   }
   static constexpr std::pair<std::string_view, std::string_view> kEntities[] = {
-      {"&lt;", "<"}, {"&gt;", ">"}, {"&#34;", "\""}, {"&quot;", "\""}, {"&#39;", "'"}, {"&amp;", "&"}};
+      {"&lt;", "<"},    {"&gt;", ">"},  {"&#34;", "\""},
+      {"&quot;", "\""}, {"&#39;", "'"}, {"&amp;", "&"}};
   for (const auto& [from, to] : kEntities) {
-    joined = text_replace(rt, joined, Text(std::string(from), false), Text(std::string(to), false), -1);
+    joined =
+        text_replace(rt, joined, Text(std::string(from), false), Text(std::string(to), false), -1);
   }
   return rt.string(std::move(joined));
 }
@@ -274,13 +295,15 @@ Value truncate(Runtime& rt, const Value& v, const Args& args) {
   const Int leeway = p.integer(3, 5, true);
   if (!p.ok()) return Value();
   const Int end_size = static_cast<Int>(count_code_points(end.view()));
-  if (length < end_size) return rt.fail("truncate: length must not be less than that of the end mark");
+  if (length < end_size)
+    return rt.fail("truncate: length must not be less than that of the end mark");
   if (leeway < 0) return rt.fail("truncate: leeway must not be negative");
   const auto size = rt.length(v);
   if (!size) return rt.fail(fmt::format("object of type '{}' has no len()", type_name(v)));
   if (static_cast<Int>(*size) <= length + leeway) return v;
   if (!v.is_string()) return rt.fail("truncate wants a string");
-  Text kept = v.text().slice(0, byte_offset(v.text().view(), static_cast<size_t>(length - end_size)));
+  Text kept =
+      v.text().slice(0, byte_offset(v.text().view(), static_cast<size_t>(length - end_size)));
   if (!killwords) {
     const size_t blank = kept.view().rfind(' ');
     if (blank != std::string_view::npos) kept = kept.slice(0, blank);
@@ -292,22 +315,27 @@ Value truncate(Runtime& rt, const Value& v, const Args& args) {
 std::string url_quote(std::string_view text, bool query) {
   std::string out;
   for (const char c : text) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '.' ||
-                       c == '-' || c == '~' || (c == '/' && !query);
-    if (plain) out += c;
-    else if (c == ' ' && query) out += '+';
-    else out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+                       c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !query);
+    if (plain)
+      out += c;
+    else if (c == ' ' && query)
+      out += '+';
+    else
+      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
   }
   return out;
 }
 
 Value urlencode(Runtime& rt, const Value& v, const Args& args) {
   if (!Params(rt, "urlencode", args, {}).ok()) return Value();
-  if (!v.is(Kind::kDict) && !v.is(Kind::kList)) return rt.string(url_quote(rt.str(v).view(), false));
+  if (!v.is(Kind::kDict) && !v.is(Kind::kList))
+    return rt.string(url_quote(rt.str(v).view(), false));
   std::string out;
   const auto add = [&](const Value& key, const Value& value) {
     if (!out.empty()) out += '&';
-    out += fmt::format("{}={}", url_quote(rt.str(key).view(), true), url_quote(rt.str(value).view(), true));
+    out += fmt::format("{}={}", url_quote(rt.str(key).view(), true),
+                       url_quote(rt.str(value).view(), true));
   };
   if (v.is(Kind::kDict)) {
     for (const auto& [key, value] : v.dict().items) add(key, value);
@@ -341,8 +369,14 @@ Value wordcount(Runtime& rt, const Value& v, const Args& args) {
 
 class JsonWriter {
  public:
-  JsonWriter(Runtime& rt, bool ensure_ascii, std::optional<Text> indent, Text item_separator, Text key_separator, bool sort_keys)
-      : rt_(rt), ascii_(ensure_ascii), indent_(std::move(indent)), comma_(std::move(item_separator)), colon_(std::move(key_separator)), sort_(sort_keys) {}
+  JsonWriter(Runtime& rt, bool ensure_ascii, std::optional<Text> indent, Text item_separator,
+             Text key_separator, bool sort_keys)
+      : rt_(rt),
+        ascii_(ensure_ascii),
+        indent_(std::move(indent)),
+        comma_(std::move(item_separator)),
+        colon_(std::move(key_separator)),
+        sort_(sort_keys) {}
 
   Value run(const Value& value) {
     write(value, 0);
@@ -356,16 +390,23 @@ class JsonWriter {
     if (!rt_.spend()) return;
     if (out_.size() > kMaxStringBytes) return void(rt_.room(out_.size()));
     switch (value.kind()) {
-      case Kind::kNone: return put("null");
-      case Kind::kBool: return put(value.as_bool() ? "true" : "false");
-      case Kind::kInt: return put(int_to_string(value.as_int()));
-      case Kind::kFloat: return put(json_float(value.as_real()));
-      case Kind::kString: return string(value.text());
-      case Kind::kDict: return dict(value.dict(), level);
+      case Kind::kNone:
+        return put("null");
+      case Kind::kBool:
+        return put(value.as_bool() ? "true" : "false");
+      case Kind::kInt:
+        return put(int_to_string(value.as_int()));
+      case Kind::kFloat:
+        return put(json_float(value.as_real()));
+      case Kind::kString:
+        return string(value.text());
+      case Kind::kDict:
+        return dict(value.dict(), level);
       case Kind::kList:
         if (value.list().kind <= ListKind::kGroup) return list(value.list(), level);
         break;
-      default: break;
+      default:
+        break;
     }
     rt_.fail(fmt::format("Object of type {} is not JSON serializable", type_name(value)));
   }
@@ -409,12 +450,18 @@ class JsonWriter {
 
   void key(const Value& key) {
     switch (key.kind()) {
-      case Kind::kString: return string(key.text());
-      case Kind::kNone: return put("\"null\"");
-      case Kind::kBool: return put(key.as_bool() ? "\"true\"" : "\"false\"");
-      case Kind::kInt: return put(fmt::format("\"{}\"", int_to_string(key.as_int())));
-      case Kind::kFloat: return put(fmt::format("\"{}\"", json_float(key.as_real())));
-      default: rt_.fail(fmt::format("keys must be str, int, float, bool or None, not {}", type_name(key)));
+      case Kind::kString:
+        return string(key.text());
+      case Kind::kNone:
+        return put("\"null\"");
+      case Kind::kBool:
+        return put(key.as_bool() ? "\"true\"" : "\"false\"");
+      case Kind::kInt:
+        return put(fmt::format("\"{}\"", int_to_string(key.as_int())));
+      case Kind::kFloat:
+        return put(fmt::format("\"{}\"", json_float(key.as_real())));
+      default:
+        rt_.fail(fmt::format("keys must be str, int, float, bool or None, not {}", type_name(key)));
     }
   }
 
@@ -453,7 +500,8 @@ Value tojson(Runtime& rt, const Value& v, const Args& args) {
     indent = p.value(1).text();
   } else if (p.has(1) && !p.value(1).is(Kind::kNone)) {
     const Int width = std::max<Int>(p.integer(1, 0), 0);
-    if (!p.ok() || !rt.room(static_cast<uint64_t>(std::min<Int>(width, Int{1} << 60)))) return Value();
+    if (!p.ok() || !rt.room(static_cast<uint64_t>(std::min<Int>(width, Int{1} << 60))))
+      return Value();
     indent = Text(std::string(static_cast<size_t>(width), ' '), false);
   }
   Text comma(indent ? "," : ", ", false);
@@ -461,24 +509,49 @@ Value tojson(Runtime& rt, const Value& v, const Args& args) {
   if (p.has(2) && !p.value(2).is(Kind::kNone)) {
     std::vector<Value> pair;
     if (!rt.iterate(p.value(2), &pair)) return Value();
-    if (pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string()) return rt.fail("tojson: separators must be two strings");
+    if (pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string())
+      return rt.fail("tojson: separators must be two strings");
     comma = pair[0].text();
     colon = pair[1].text();
   }
-  return JsonWriter(rt, p.flag(0, false), std::move(indent), std::move(comma), std::move(colon), p.flag(3, false)).run(v);
+  return JsonWriter(rt, p.flag(0, false), std::move(indent), std::move(comma), std::move(colon),
+                    p.flag(3, false))
+      .run(v);
 }
 
 constexpr std::pair<std::string_view, Filter> kFilters[] = {
-    {"abs", abs_},          {"attr", attr},           {"capitalize", capitalize}, {"center", center},
-    {"count", length},      {"d", default_},          {"default", default_},      {"e", escape},
-    {"escape", escape},     {"float", float_},        {"forceescape", escape},    {"format", format},
-    {"indent", indent},     {"int", int_},            {"length", length},         {"lower", lower},
-    {"replace", replace},   {"round", round_},        {"safe", string_},          {"string", string_},
-    {"striptags", striptags}, {"title", title},       {"tojson", tojson},         {"trim", trim},
-    {"truncate", truncate}, {"upper", upper},         {"urlencode", urlencode},   {"wordcount", wordcount},
+    {"abs", abs_},
+    {"attr", attr},
+    {"capitalize", capitalize},
+    {"center", center},
+    {"count", length},
+    {"d", default_},
+    {"default", default_},
+    {"e", escape},
+    {"escape", escape},
+    {"float", float_},
+    {"forceescape", escape},
+    {"format", format},
+    {"indent", indent},
+    {"int", int_},
+    {"length", length},
+    {"lower", lower},
+    {"replace", replace},
+    {"round", round_},
+    {"safe", string_},
+    {"string", string_},
+    {"striptags", striptags},
+    {"title", title},
+    {"tojson", tojson},
+    {"trim", trim},
+    {"truncate", truncate},
+    {"upper", upper},
+    {"urlencode", urlencode},
+    {"wordcount", wordcount},
 };
 
-constexpr std::string_view kRefused[] = {"filesizeformat", "pprint", "random", "urlize", "wordwrap", "xmlattr"};
+constexpr std::string_view kRefused[] = {"filesizeformat", "pprint",   "random",
+                                         "urlize",         "wordwrap", "xmlattr"};
 
 }  // namespace
 

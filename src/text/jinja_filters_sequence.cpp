@@ -1,5 +1,6 @@
-// Filters on sequences. Python's lazy ones give generators here too (printed as such, read once), but their items are
-// computed at once: a template cannot tell, except by errors in items that it never looks at.
+// Filters on sequences. Python's lazy ones give generators here too (printed as such, read once),
+// but their items are computed at once: a template cannot tell, except by errors in items that it
+// never looks at.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +23,8 @@ Items attribute_path(const Value& attribute) {
   for (;;) {
     const size_t dot = std::min(rest.find('.'), rest.size());
     const std::string part(rest.substr(0, dot));
-    const bool number = !part.empty() && part.size() < 18 && part.find_first_not_of("0123456789") == std::string::npos;
+    const bool number = !part.empty() && part.size() < 18 &&
+                        part.find_first_not_of("0123456789") == std::string::npos;
     path.push_back(number ? Value::integer(std::stoll(part)) : Value::string(part));
     if (dot == rest.size()) return path;
     rest.remove_prefix(dot + 1);
@@ -76,7 +78,8 @@ Value slice(Runtime& rt, const Value& v, const Args& args) {
   for (size_t i = 0; i < slices; ++i) {
     const bool extra = i < items.size() % slices;
     const size_t end = begin + items.size() / slices + (extra ? 1 : 0);
-    Items row(items.begin() + static_cast<std::ptrdiff_t>(begin), items.begin() + static_cast<std::ptrdiff_t>(end));
+    Items row(items.begin() + static_cast<std::ptrdiff_t>(begin),
+              items.begin() + static_cast<std::ptrdiff_t>(end));
     if (fill && !extra) row.push_back(p.value(1));
     rows.push_back(rt.list(std::move(row)));
     begin = end;
@@ -96,11 +99,14 @@ Value dictsort(Runtime& rt, const Value& v, const Args& args) {
   const Text by = p.text(1, "key");
   if (!p.ok()) return Value();
   if (v.is(Kind::kUndefined)) return rt.fail_undefined(v);
-  if (!v.is(Kind::kDict)) return rt.fail(fmt::format("'{}' object has no attribute 'items'", type_name(v)));
-  if (by.view() != "key" && by.view() != "value") return rt.fail("dictsort sorts by \"key\" or \"value\"");
+  if (!v.is(Kind::kDict))
+    return rt.fail(fmt::format("'{}' object has no attribute 'items'", type_name(v)));
+  if (by.view() != "key" && by.view() != "value")
+    return rt.fail("dictsort sorts by \"key\" or \"value\"");
   Keyed keyed;
   for (const auto& [key, value] : v.dict().items) {
-    keyed.emplace_back(fold_case(by.view() == "key" ? key : value, p.flag(0, false)), rt.list({key, value}, ListKind::kTuple));
+    keyed.emplace_back(fold_case(by.view() == "key" ? key : value, p.flag(0, false)),
+                       rt.list({key, value}, ListKind::kTuple));
   }
   sort_values(rt, &keyed, p.flag(2, false));
   return list_of_values(rt, std::move(keyed));
@@ -115,13 +121,15 @@ Value first(Runtime& rt, const Value& v, const Args& args) {
 Value last(Runtime& rt, const Value& v, const Args& args) {
   Items items;
   if (!Params(rt, "last", args, {}).ok()) return Value();
-  if (v.is(Kind::kList) && v.list().kind == ListKind::kGenerator) return rt.fail("'generator' object is not reversible");
+  if (v.is(Kind::kList) && v.list().kind == ListKind::kGenerator)
+    return rt.fail("'generator' object is not reversible");
   if (!rt.iterate(v, &items)) return Value();
   return items.empty() ? Value::undefined("No last item, sequence was empty.") : items.back();
 }
 
 // Items with their sort keys. The attribute may name several paths, with commas.
-bool keyed_items(Runtime& rt, const Value& v, const Value& attribute, bool case_sensitive, bool several, Keyed* out) {
+bool keyed_items(Runtime& rt, const Value& v, const Value& attribute, bool case_sensitive,
+                 bool several, Keyed* out) {
   Items items;
   if (!rt.iterate(v, &items)) return false;
   std::vector<Items> paths;
@@ -138,7 +146,8 @@ bool keyed_items(Runtime& rt, const Value& v, const Value& attribute, bool case_
   }
   for (Value& item : items) {
     Items keys;
-    for (const Items& path : paths) keys.push_back(fold_case(follow(rt, item, path, nullptr), case_sensitive));
+    for (const Items& path : paths)
+      keys.push_back(fold_case(follow(rt, item, path, nullptr), case_sensitive));
     if (rt.failed()) return false;
     Value key = keys.size() == 1 ? keys[0] : rt.list(std::move(keys));
     out->emplace_back(std::move(key), std::move(item));
@@ -161,14 +170,19 @@ Value extreme(Runtime& rt, const Value& v, const Args& args, std::string_view na
   if (keyed.empty()) return Value::undefined("No aggregated item, sequence was empty.");
   size_t best = 0;
   for (size_t i = 1; i < keyed.size(); ++i) {
-    const bool better = largest ? rt.less(keyed[best].first, keyed[i].first) : rt.less(keyed[i].first, keyed[best].first);
+    const bool better = largest ? rt.less(keyed[best].first, keyed[i].first)
+                                : rt.less(keyed[i].first, keyed[best].first);
     if (better) best = i;
   }
   return keyed[best].second;
 }
 
-Value max(Runtime& rt, const Value& v, const Args& args) { return extreme(rt, v, args, "max", true); }
-Value min(Runtime& rt, const Value& v, const Args& args) { return extreme(rt, v, args, "min", false); }
+Value max(Runtime& rt, const Value& v, const Args& args) {
+  return extreme(rt, v, args, "max", true);
+}
+Value min(Runtime& rt, const Value& v, const Args& args) {
+  return extreme(rt, v, args, "min", false);
+}
 
 Value unique(Runtime& rt, const Value& v, const Args& args) {
   Params p(rt, "unique", args, {"case_sensitive", "attribute"});
@@ -203,7 +217,8 @@ Value groupby(Runtime& rt, const Value& v, const Args& args) {
   for (size_t begin = 0; begin < keyed.size() && !rt.failed();) {
     Items members;
     size_t end = begin;
-    for (; end < keyed.size() && rt.equal(keyed[begin].first, keyed[end].first); ++end) members.push_back(keyed[end].second);
+    for (; end < keyed.size() && rt.equal(keyed[begin].first, keyed[end].first); ++end)
+      members.push_back(keyed[end].second);
     if (end == begin) ++end;  // a key that does not equal itself (NaN)
     // The group shows the first member's own spelling of the key, not the folded one.
     Value shown = follow(rt, keyed[begin].second, path, p.has(1) ? &p.value(1) : nullptr);
@@ -216,9 +231,11 @@ Value groupby(Runtime& rt, const Value& v, const Args& args) {
 Value items_(Runtime& rt, const Value& v, const Args& args) {
   if (!Params(rt, "items", args, {}).ok()) return Value();
   Items out;
-  if (!v.is(Kind::kUndefined) && !v.is(Kind::kDict)) return rt.fail("Can only get item pairs from a mapping.");
+  if (!v.is(Kind::kUndefined) && !v.is(Kind::kDict))
+    return rt.fail("Can only get item pairs from a mapping.");
   if (v.is(Kind::kDict)) {
-    for (const auto& [key, value] : v.dict().items) out.push_back(rt.list({key, value}, ListKind::kTuple));
+    for (const auto& [key, value] : v.dict().items)
+      out.push_back(rt.list({key, value}, ListKind::kTuple));
   }
   return rt.list(std::move(out), ListKind::kGenerator);
 }
@@ -248,7 +265,8 @@ Filter filter_named(Runtime& rt, const Value& name) {
   if (!name.is_string()) return rt.fail("a filter's name must be a string"), nullptr;
   bool refused = false;
   const Filter filter = find_filter(name.text().view(), &refused);
-  if (!filter) rt.fail(fmt::format("{} filter '{}'", refused ? "unsupported" : "no", name.text().bytes()));
+  if (!filter)
+    rt.fail(fmt::format("{} filter '{}'", refused ? "unsupported" : "no", name.text().bytes()));
   return filter;
 }
 
@@ -291,7 +309,9 @@ Value pick(Runtime& rt, const Value& v, const Args& args, bool wanted, bool by_a
     const Value& name = args.positional[used++];
     if (name.is_string()) test = find_predicate(name.text().view());
     if (!test) return rt.fail(fmt::format("no test named '{}'", rt.str(name).bytes()));
-    rest = Args{{args.positional.begin() + static_cast<std::ptrdiff_t>(used), args.positional.end()}, args.named};
+    rest =
+        Args{{args.positional.begin() + static_cast<std::ptrdiff_t>(used), args.positional.end()},
+             args.named};
   }
   for (const Value& item : items) {
     const Value subject = follow(rt, item, path, nullptr);
@@ -303,10 +323,18 @@ Value pick(Runtime& rt, const Value& v, const Args& args, bool wanted, bool by_a
   return rt.list(std::move(out), ListKind::kGenerator);
 }
 
-Value select(Runtime& rt, const Value& v, const Args& args) { return pick(rt, v, args, true, false); }
-Value reject(Runtime& rt, const Value& v, const Args& args) { return pick(rt, v, args, false, false); }
-Value selectattr(Runtime& rt, const Value& v, const Args& args) { return pick(rt, v, args, true, true); }
-Value rejectattr(Runtime& rt, const Value& v, const Args& args) { return pick(rt, v, args, false, true); }
+Value select(Runtime& rt, const Value& v, const Args& args) {
+  return pick(rt, v, args, true, false);
+}
+Value reject(Runtime& rt, const Value& v, const Args& args) {
+  return pick(rt, v, args, false, false);
+}
+Value selectattr(Runtime& rt, const Value& v, const Args& args) {
+  return pick(rt, v, args, true, true);
+}
+Value rejectattr(Runtime& rt, const Value& v, const Args& args) {
+  return pick(rt, v, args, false, true);
+}
 
 Value reverse(Runtime& rt, const Value& v, const Args& args) {
   if (!Params(rt, "reverse", args, {}).ok()) return Value();
@@ -334,10 +362,26 @@ Value sum(Runtime& rt, const Value& v, const Args& args) {
 }
 
 constexpr std::pair<std::string_view, Filter> kFilters[] = {
-    {"batch", batch},   {"dictsort", dictsort}, {"first", first},   {"groupby", groupby},       {"items", items_},
-    {"join", join},     {"last", last},         {"list", list},     {"map", map},               {"max", max},
-    {"min", min},       {"reject", reject},     {"reverse", reverse}, {"rejectattr", rejectattr}, {"select", select},
-    {"slice", slice},   {"sort", sort},         {"sum", sum},       {"selectattr", selectattr}, {"unique", unique},
+    {"batch", batch},
+    {"dictsort", dictsort},
+    {"first", first},
+    {"groupby", groupby},
+    {"items", items_},
+    {"join", join},
+    {"last", last},
+    {"list", list},
+    {"map", map},
+    {"max", max},
+    {"min", min},
+    {"reject", reject},
+    {"reverse", reverse},
+    {"rejectattr", rejectattr},
+    {"select", select},
+    {"slice", slice},
+    {"sort", sort},
+    {"sum", sum},
+    {"selectattr", selectattr},
+    {"unique", unique},
 };
 
 }  // namespace
@@ -349,8 +393,8 @@ Filter find_sequence_filter(std::string_view name) {
   return nullptr;
 }
 
-// A merge sort of our own: std::stable_sort wants an order without contradictions, and NaN or a failure half-way break
-// that.
+// A merge sort of our own: std::stable_sort wants an order without contradictions, and NaN or a
+// failure half-way break that.
 void sort_values(Runtime& rt, Keyed* keyed, bool reverse) {
   if (reverse) std::reverse(keyed->begin(), keyed->end());
   Keyed other(keyed->size());
@@ -359,7 +403,8 @@ void sort_values(Runtime& rt, Keyed* keyed, bool reverse) {
       const size_t middle = std::min(begin + width, keyed->size());
       const size_t end = std::min(begin + 2 * width, keyed->size());
       for (size_t left = begin, right = middle, to = begin; to < end; ++to) {
-        const bool take_right = left == middle || (right < end && rt.less((*keyed)[right].first, (*keyed)[left].first));
+        const bool take_right =
+            left == middle || (right < end && rt.less((*keyed)[right].first, (*keyed)[left].first));
         other[to] = std::move((*keyed)[take_right ? right++ : left++]);
       }
     }

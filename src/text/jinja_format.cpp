@@ -1,5 +1,5 @@
-// "%" formatting and str.format with Python's mini-languages. Numbers are laid out by one function for both; values
-// that a template prints this way are few, so clarity goes before speed.
+// "%" formatting and str.format with Python's mini-languages. Numbers are laid out by one function
+// for both; values that a template prints this way are few, so clarity goes before speed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,21 +47,31 @@ std::string real_digits(double value, const Spec& spec) {
   }
   const int precision = static_cast<int>(spec.precision.value_or(6));
   switch (spec.type) {
-    case 'e': return fmt::format("{:.{}e}", value, precision);
-    case 'E': return fmt::format("{:.{}E}", value, precision);
+    case 'e':
+      return fmt::format("{:.{}e}", value, precision);
+    case 'E':
+      return fmt::format("{:.{}E}", value, precision);
     case 'f':
-    case 'F': return fmt::format("{:.{}f}", value, precision);
-    case '%': return fmt::format("{:.{}f}%", value * 100, precision);
-    case 'g': return spec.alternate ? fmt::format("{:#.{}g}", value, std::max(precision, 1)) : fmt::format("{:.{}g}", value, std::max(precision, 1));
-    case 'G': return fmt::format("{:.{}G}", value, std::max(precision, 1));
-    default: break;
+    case 'F':
+      return fmt::format("{:.{}f}", value, precision);
+    case '%':
+      return fmt::format("{:.{}f}%", value * 100, precision);
+    case 'g':
+      return spec.alternate ? fmt::format("{:#.{}g}", value, std::max(precision, 1))
+                            : fmt::format("{:.{}g}", value, std::max(precision, 1));
+    case 'G':
+      return fmt::format("{:.{}G}", value, std::max(precision, 1));
+    default:
+      break;
   }
   if (!spec.precision) return python_float_repr(value);
   // No type: like g, but a whole number keeps ".0".
   std::string out = fmt::format("{:.{}g}", value, std::max(precision, 1));
   if (out.find_first_of(".e") == std::string::npos) {
-    if (out.size() < static_cast<size_t>(std::max(precision, 1))) out += ".0";
-    else out = fmt::format("{:.{}e}", value, std::max(precision, 1) - 1);
+    if (out.size() < static_cast<size_t>(std::max(precision, 1)))
+      out += ".0";
+    else
+      out = fmt::format("{:.{}e}", value, std::max(precision, 1) - 1);
   }
   return out;
 }
@@ -77,7 +87,8 @@ std::string group_thousands(const std::string& digits) {
 }
 
 // Lays out sign, prefix and digits in the width.
-std::string lay_out_number(bool negative, std::string prefix, std::string digits, const Spec& spec) {
+std::string lay_out_number(bool negative, std::string prefix, std::string digits,
+                           const Spec& spec) {
   if (spec.comma) digits = group_thousands(digits);
   std::string sign = negative ? "-" : spec.sign == '+' ? "+" : spec.sign == ' ' ? " " : "";
   sign += prefix;
@@ -89,10 +100,14 @@ std::string lay_out_number(bool negative, std::string prefix, std::string digits
     return out;
   };
   switch (spec.align) {
-    case '<': return sign + digits + fill(pad);
-    case '^': return fill(pad / 2) + sign + digits + fill(pad - pad / 2);
-    case '=': return sign + fill(pad) + digits;
-    default: return fill(pad) + sign + digits;
+    case '<':
+      return sign + digits + fill(pad);
+    case '^':
+      return fill(pad / 2) + sign + digits + fill(pad - pad / 2);
+    case '=':
+      return sign + fill(pad) + digits;
+    default:
+      return fill(pad) + sign + digits;
   }
 }
 
@@ -109,10 +124,15 @@ Text lay_out_text(Text text, const Spec& spec, char default_align) {
   return out;
 }
 
-bool is_integer_type(char type) { return type == 'd' || type == 'x' || type == 'X' || type == 'o' || type == 'b'; }
+bool is_integer_type(char type) {
+  return type == 'd' || type == 'x' || type == 'X' || type == 'o' || type == 'b';
+}
 
 std::string format_int(Int value, const Spec& spec) {
-  const int base = spec.type == 'x' || spec.type == 'X' ? 16 : spec.type == 'o' ? 8 : spec.type == 'b' ? 2 : 10;
+  const int base = spec.type == 'x' || spec.type == 'X' ? 16
+                   : spec.type == 'o'                   ? 8
+                   : spec.type == 'b'                   ? 2
+                                                        : 10;
   std::string prefix;
   if (spec.alternate && base != 10) prefix = std::string("0") + spec.type;
   std::string digits = digits_in_base(value, base, spec.type == 'X');
@@ -123,7 +143,8 @@ std::string format_int(Int value, const Spec& spec) {
 
 class Percent {
  public:
-  Percent(Runtime& rt, const Text& format, const Value& arguments) : rt_(rt), format_(format), arguments_(arguments) {
+  Percent(Runtime& rt, const Text& format, const Value& arguments)
+      : rt_(rt), format_(format), arguments_(arguments) {
     tuple_ = arguments.is(Kind::kList) && arguments.list().kind == ListKind::kTuple;
   }
 
@@ -137,9 +158,14 @@ class Percent {
       if (out_.size() > kMaxStringBytes && !rt_.room(out_.size())) return Value();
     }
     const bool all_used = !tuple_ || next_ == arguments_.list().items.size();
-    const bool single_unused = !tuple_ && next_ == 0 && !named_ && !arguments_.is(Kind::kDict) &&
-                               !(arguments_.is(Kind::kList) && arguments_.list().kind == ListKind::kList);
-    if (!all_used || single_unused) return rt_.fail("not all arguments converted during string formatting");
+    // What can be indexed counts as a mapping, which may stay unused.
+    const bool indexable =
+        arguments_.is(Kind::kDict) || arguments_.is(Kind::kUndefined) ||
+        (arguments_.is(Kind::kList) &&
+         (arguments_.list().kind == ListKind::kList || arguments_.list().kind == ListKind::kRange));
+    const bool single_unused = !tuple_ && next_ == 0 && !named_ && !indexable;
+    if (!all_used || single_unused)
+      return rt_.fail("not all arguments converted during string formatting");
     return rt_.string(std::move(out_));
   }
 
@@ -167,7 +193,8 @@ class Percent {
       return true;
     }
     size_t value = 0;
-    while (peek() >= '0' && peek() <= '9') value = std::min(value * 10 + static_cast<size_t>(take() - '0'), size_t{1} << 40);
+    while (peek() >= '0' && peek() <= '9')
+      value = std::min(value * 10 + static_cast<size_t>(take() - '0'), size_t{1} << 40);
     *out = value;
     return true;
   }
@@ -182,18 +209,25 @@ class Percent {
       pos_ = end + 1;
       if (!arguments_.is(Kind::kDict)) return void(rt_.fail("format requires a mapping"));
       const size_t at = arguments_.dict().find(key);
-      if (at == Dict::npos) return void(rt_.fail(fmt::format("the format names the missing key '{}'", key)));
+      if (at == Dict::npos)
+        return void(rt_.fail(fmt::format("the format names the missing key '{}'", key)));
       value = &arguments_.dict().items[at].second;
       named_ = true;
     }
     for (;; take()) {
       const char c = peek();
-      if (c == '-') spec.align = '<';
-      else if (c == '0') spec.zero = true;
-      else if (c == '+') spec.sign = '+';
-      else if (c == ' ') spec.sign = spec.sign == '+' ? '+' : ' ';
-      else if (c == '#') spec.alternate = true;
-      else break;
+      if (c == '-')
+        spec.align = '<';
+      else if (c == '0')
+        spec.zero = true;
+      else if (c == '+')
+        spec.sign = '+';
+      else if (c == ' ')
+        spec.sign = spec.sign == '+' ? '+' : ' ';
+      else if (c == '#')
+        spec.alternate = true;
+      else
+        break;
     }
     if (!number(&spec.width)) return;
     if (peek() == '.') {
@@ -211,8 +245,10 @@ class Percent {
   }
 
   void convert(const Value& value, Spec& spec) {
-    const bool conversion = spec.type == 's' || spec.type == 'r' || spec.type == 'a' || spec.type == 'c';
-    if (spec.width > kMaxStringBytes || (!conversion && spec.precision.value_or(0) > kMaxPrecision)) {
+    const bool conversion =
+        spec.type == 's' || spec.type == 'r' || spec.type == 'a' || spec.type == 'c';
+    if (spec.width > kMaxStringBytes ||
+        (!conversion && spec.precision.value_or(0) > kMaxPrecision)) {
       return void(rt_.fail("a format width or precision is too large"));
     }
     if (spec.zero && spec.align != '<' && !conversion) {
@@ -220,15 +256,21 @@ class Percent {
       spec.align = '=';
     }
     switch (spec.type) {
-      case 's': return out_.append(lay_out_text(rt_.str(value), spec, '>'));
-      case 'r': return out_.append(lay_out_text(rt_.repr(value), spec, '>'));
-      case 'c': return character(value, spec);
+      case 's':
+        return out_.append(lay_out_text(rt_.str(value), spec, '>'));
+      case 'r':
+        return out_.append(lay_out_text(rt_.repr(value), spec, '>'));
+      case 'c':
+        return character(value, spec);
       case 'i':
-      case 'u': spec.type = 'd'; [[fallthrough]];
+      case 'u':
+        spec.type = 'd';
+        [[fallthrough]];
       case 'd':
       case 'x':
       case 'X':
-      case 'o': return integer(value, spec);
+      case 'o':
+        return integer(value, spec);
       case 'e':
       case 'E':
       case 'f':
@@ -236,18 +278,24 @@ class Percent {
       case 'g':
       case 'G':
         if (value.is(Kind::kUndefined)) return void(rt_.fail_undefined(value));
-        if (!value.is_number()) return void(rt_.fail(fmt::format("must be real number, not {}", type_name(value))));
-        return out_.append(lay_out_number(std::signbit(value.as_real()), "", real_digits(value.as_real(), spec), spec), false);
-      default: rt_.fail(fmt::format("unsupported format character in '%{}'", printable(spec.type)));
+        if (!value.is_number())
+          return void(rt_.fail(fmt::format("must be real number, not {}", type_name(value))));
+        return out_.append(lay_out_number(std::signbit(value.as_real()), "",
+                                          real_digits(value.as_real(), spec), spec),
+                           false);
+      default:
+        rt_.fail(fmt::format("unsupported format character in '%{}'", printable(spec.type)));
     }
   }
 
   static std::string printable(char c) { return c >= ' ' && c < 127 ? std::string(1, c) : "?"; }
 
   void character(const Value& value, const Spec& spec) {
-    if (value.is_string() && count_code_points(value.text().view()) == 1) return out_.append(lay_out_text(value.text(), spec, '>'));
+    if (value.is_string() && count_code_points(value.text().view()) == 1)
+      return out_.append(lay_out_text(value.text(), spec, '>'));
     const Int c = value.is_integral() ? value.as_int() : -1;
-    if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return void(rt_.fail("%c requires int or char"));
+    if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000))
+      return void(rt_.fail("%c requires int or char"));
     std::string text;
     append_utf8(static_cast<char32_t>(c), &text);
     out_.append(lay_out_text(Text(text, false), spec, '>'));
@@ -256,15 +304,25 @@ class Percent {
   void integer(const Value& value, const Spec& spec) {
     if (value.is(Kind::kUndefined)) return void(rt_.fail_undefined(value));
     const bool real = value.is(Kind::kFloat) && spec.type == 'd';
-    if (real && !(std::fabs(value.as_real()) < 1e38)) return void(rt_.fail("cannot convert float to integer"));
+    if (real && !(std::fabs(value.as_real()) < 1e38))
+      return void(rt_.fail("cannot convert float to integer"));
     if (!value.is_integral() && !real) {
-      return void(rt_.fail(fmt::format("%{} format: a real number is required, not {}", spec.type, type_name(value))));
+      return void(rt_.fail(fmt::format("%{} format: a real number is required, not {}", spec.type,
+                                       type_name(value))));
     }
     const Int n = real ? static_cast<Int>(value.as_real()) : value.as_int();
     Spec plain = spec;
-    std::string digits = digits_in_base(n, spec.type == 'd' ? 10 : spec.type == 'o' ? 8 : 16, spec.type == 'X');
-    if (spec.precision && digits.size() < *spec.precision) digits.insert(0, *spec.precision - digits.size(), '0');
-    out_.append(lay_out_number(n < 0, spec.alternate && spec.type != 'd' ? std::string("0") + spec.type : "", digits, plain), false);
+    std::string digits = digits_in_base(n,
+                                        spec.type == 'd'   ? 10
+                                        : spec.type == 'o' ? 8
+                                                           : 16,
+                                        spec.type == 'X');
+    if (spec.precision && digits.size() < *spec.precision)
+      digits.insert(0, *spec.precision - digits.size(), '0');
+    out_.append(lay_out_number(
+                    n < 0, spec.alternate && spec.type != 'd' ? std::string("0") + spec.type : "",
+                    digits, plain),
+                false);
   }
 
   Runtime& rt_;
@@ -323,7 +381,8 @@ class Brace {
     if (name_end < body.size() && body[name_end] == '!') {
       if (name_end + 1 < body.size()) conversion = body[name_end + 1];
       spec_at += 2;
-      if (spec_at < end && text[spec_at] != ':') return rt_.fail("expected ':' after conversion specifier"), end;
+      if (spec_at < end && text[spec_at] != ':')
+        return rt_.fail("expected ':' after conversion specifier"), end;
     }
     Text spec = spec_at < end ? format.slice(spec_at + 1, end) : Text();
     if (spec.view().find('{') != std::string_view::npos) {
@@ -338,14 +397,17 @@ class Brace {
     const size_t first_end = std::min(name.find_first_of(".["), name.size());
     const std::string_view first = name.substr(0, first_end);
     Value value;
-    const bool numeric = !first.empty() && first.find_first_not_of("0123456789") == std::string_view::npos;
+    const bool numeric =
+        !first.empty() && first.find_first_not_of("0123456789") == std::string_view::npos;
     if (first.empty() || numeric) {
       size_t index = next_++;
       if (numeric) {
         index = 0;
-        for (const char c : first) index = std::min<size_t>(index * 10 + static_cast<size_t>(c - '0'), 1000000);
+        for (const char c : first)
+          index = std::min<size_t>(index * 10 + static_cast<size_t>(c - '0'), 1000000);
       }
-      if (index >= args_.positional.size()) return rt_.fail("Replacement index out of range for positional args tuple");
+      if (index >= args_.positional.size())
+        return rt_.fail("Replacement index out of range for positional args tuple");
       value = args_.positional[index];
     } else if (const Value* named = args_.find(first)) {
       value = *named;
@@ -354,10 +416,13 @@ class Brace {
     }
     for (size_t pos = first_end; pos < name.size() && !rt_.failed();) {
       const bool dot = name[pos] == '.';
-      const size_t end = std::min(dot ? name.find_first_of(".[", pos + 1) : name.find(']', pos), name.size());
+      const size_t end =
+          std::min(dot ? name.find_first_of(".[", pos + 1) : name.find(']', pos), name.size());
       const std::string part(name.substr(pos + 1, end - pos - 1));
-      const bool index = !dot && !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == std::string::npos;
-      value = dot ? rt_.attribute(value, part) : rt_.item(value, index ? Value::integer(std::stoi(part)) : Value::string(part));
+      const bool index = !dot && !part.empty() && part.size() < 10 &&
+                         part.find_first_not_of("0123456789") == std::string::npos;
+      value = dot ? rt_.attribute(value, part)
+                  : rt_.item(value, index ? Value::integer(std::stoi(part)) : Value::string(part));
       pos = dot ? end : end + 1;
     }
     return value;
@@ -381,7 +446,8 @@ class Brace {
     const auto peek = [&] { return pos < text.size() ? text[pos] : '\0'; };
     const auto number = [&] {
       size_t n = 0;
-      while (peek() >= '0' && peek() <= '9') n = std::min(n * 10 + static_cast<size_t>(text[pos++] - '0'), size_t{1} << 40);
+      while (peek() >= '0' && peek() <= '9')
+        n = std::min(n * 10 + static_cast<size_t>(text[pos++] - '0'), size_t{1} << 40);
       return n;
     };
     if (peek() == '+' || peek() == '-' || peek() == ' ') spec->sign = text[pos++];
@@ -413,15 +479,21 @@ class Brace {
       return out->append(format_int(value.as_int(), spec), false);
     }
     if (number) {
-      if (spec.precision.value_or(0) > kMaxPrecision) return void(rt_.fail("a format precision is too large"));
+      if (spec.precision.value_or(0) > kMaxPrecision)
+        return void(rt_.fail("a format precision is too large"));
       if (std::string_view("eEfFgG%").find(spec.type) == std::string_view::npos && spec.type != 0) {
         return void(rt_.fail("unknown format code for a number"));
       }
-      return out->append(lay_out_number(std::signbit(value.as_real()), "", real_digits(value.as_real(), spec), spec), false);
+      return out->append(lay_out_number(std::signbit(value.as_real()), "",
+                                        real_digits(value.as_real(), spec), spec),
+                         false);
     }
     const bool text = value.is_string() || conversion != 0;
-    if (!text && !spec_text.empty()) return void(rt_.fail(fmt::format("unsupported format string passed to {}.__format__", type_name(value))));
-    if ((spec.type != 0 && spec.type != 's') || spec.align == '=') return void(rt_.fail("unknown format code for a string"));
+    if (!text && !spec_text.empty())
+      return void(rt_.fail(
+          fmt::format("unsupported format string passed to {}.__format__", type_name(value))));
+    if ((spec.type != 0 && spec.type != 's') || spec.align == '=')
+      return void(rt_.fail("unknown format code for a string"));
     out->append(lay_out_text(conversion == 'r' ? rt_.repr(value) : rt_.str(value), spec, '<'));
   }
 

@@ -1,5 +1,5 @@
-// The functions that every template sees: range, dict, namespace, cycler, joiner, and what chat templates are given on
-// top, raise_exception and strftime_now.
+// The functions that every template sees: range, dict, namespace, cycler, joiner, and what chat
+// templates are given on top, raise_exception and strftime_now.
 #include <fmt/format.h>
 #include <locale.h>
 
@@ -125,11 +125,14 @@ Value range(Runtime& rt, const Args& args) {
   if (!p.ok()) return Value();
   if (step == 0) return rt.fail("range() arg 3 must not be zero");
   constexpr Int kFar = Int{1} << 100;
-  if (std::max({start, stop, step}) > kFar || std::min({start, stop, step}) < -kFar) return rt.fail("range() arguments are too large");
+  if (std::max({start, stop, step}) > kFar || std::min({start, stop, step}) < -kFar)
+    return rt.fail("range() arguments are too large");
   const Int span = step > 0 ? stop - start : start - stop;
   const Int stride = step > 0 ? step : -step;
   const Int n = span <= 0 ? 0 : (span + stride - 1) / stride;
-  if (n > kMaxRange) return rt.fail(fmt::format("range too big: at most {} items", static_cast<int>(kMaxRange)), Code::kExhausted);
+  if (n > kMaxRange)
+    return rt.fail(fmt::format("range too big: at most {} items", static_cast<int>(kMaxRange)),
+                   Code::kExhausted);
   if (!rt.spend(static_cast<uint64_t>(n))) return Value();
   auto list = std::make_shared<List>();
   list->kind = ListKind::kRange;
@@ -156,7 +159,8 @@ bool build_dict(Runtime& rt, const Args& args, Dict* out) {
         if (!rt.iterate(item, &pair)) return false;
         if (pair.size() != 2) return rt.fail("dict wants pairs of key and value"), false;
         std::string key;
-        if (!dict_key(pair[0], &key)) return rt.fail(fmt::format("unhashable type: '{}'", type_name(pair[0]))), false;
+        if (!dict_key(pair[0], &key))
+          return rt.fail(fmt::format("unhashable type: '{}'", type_name(pair[0]))), false;
         out->set(pair[0], pair[1]);
       }
     }
@@ -176,7 +180,8 @@ Value namespace_(Runtime& rt, const Args& args) {
 }
 
 Value cycler(Runtime& rt, const Args& args) {
-  if (args.positional.empty() || !args.named.empty()) return rt.fail("at least one item has to be provided");
+  if (args.positional.empty() || !args.named.empty())
+    return rt.fail("at least one item has to be provided");
   return rt.own(std::make_shared<Cycler>(args.positional));
 }
 
@@ -195,7 +200,8 @@ Value strftime_now(Runtime& rt, const Args& args) {
   Params p(rt, "strftime_now", args, {"format"}, 1);
   const Text format = p.text(0, "");
   if (!p.ok()) return Value();
-  // Each directive on its own: strftime's 0 for "does not fit" is also its answer for an empty text.
+  // Each directive on its own: strftime's 0 for "does not fit" is also its answer for an empty
+  // text.
   std::string out;
   const locale_t c_locale = newlocale(LC_ALL_MASK, "C", locale_t{});
   const std::string_view text = format.view();
@@ -206,11 +212,16 @@ Value strftime_now(Runtime& rt, const Args& args) {
     }
     std::string directive = "%";
     directive += text[++i];
-    if ((text[i] == '-' || text[i] == '_' || text[i] == '0' || text[i] == '^' || text[i] == '#') && i + 1 < text.size()) directive += text[++i];
-    if (directive == "%f") out += "000000";  // the clock has whole seconds
-    else if (directive != "%z" && directive != "%Z") {  // a local time without zone prints nothing for these
+    if ((text[i] == '-' || text[i] == '_' || text[i] == '0' || text[i] == '^' || text[i] == '#') &&
+        i + 1 < text.size())
+      directive += text[++i];
+    if (directive == "%f")
+      out += "000000";  // the clock has whole seconds
+    else if (directive != "%z" &&
+             directive != "%Z") {  // a local time without zone prints nothing for these
       std::array<char, 256> buffer;
-      const size_t n = strftime_l(buffer.data(), buffer.size(), directive.c_str(), &rt.now(), c_locale);
+      const size_t n =
+          strftime_l(buffer.data(), buffer.size(), directive.c_str(), &rt.now(), c_locale);
       out.append(buffer.data(), n);
     }
     if (out.size() > kMaxStringBytes) break;
@@ -223,9 +234,10 @@ Value strftime_now(Runtime& rt, const Args& args) {
 Value lipsum(Runtime& rt, const Args&) { return rt.fail("the function 'lipsum' is not supported"); }
 
 constexpr std::pair<std::string_view, Function::Body> kFunctions[] = {
-    {"range", range},   {"dict", dict},     {"namespace", namespace_},
-    {"cycler", cycler}, {"joiner", joiner}, {"raise_exception", raise_exception},
-    {"lipsum", lipsum}, {"strftime_now", strftime_now},
+    {"range", range},          {"dict", dict},
+    {"namespace", namespace_}, {"cycler", cycler},
+    {"joiner", joiner},        {"raise_exception", raise_exception},
+    {"lipsum", lipsum},        {"strftime_now", strftime_now},
 };
 
 }  // namespace

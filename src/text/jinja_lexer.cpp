@@ -1,9 +1,12 @@
-// Text outside tags decides most prompt bytes, so whitespace control follows jinja2's lexer case by case:
-//   "-" beside a delimiter strips all whitespace on that side; "+" switches lstrip_blocks / trim_blocks off there;
-//   lstrip_blocks removes blanks between the line's start and a block or comment tag (never a variable tag);
-//   trim_blocks removes one line end behind a block or comment tag (never behind {% raw %} itself).
-// A closing delimiter inside brackets is not one: "{{ {'a': {}} }}" works because brackets are balanced first.
-// jinja2 builds this from regular expressions; a hand-written scanner needs no engine and cannot backtrack.
+// Text outside tags decides most prompt bytes, so whitespace control follows jinja2's lexer case by
+// case:
+//   "-" beside a delimiter strips all whitespace on that side; "+" switches lstrip_blocks /
+//   trim_blocks off there; lstrip_blocks removes blanks between the line's start and a block or
+//   comment tag (never a variable tag); trim_blocks removes one line end behind a block or comment
+//   tag (never behind {% raw %} itself).
+// A closing delimiter inside brackets is not one: "{{ {'a': {}} }}" works because brackets are
+// balanced first. jinja2 builds this from regular expressions; a hand-written scanner needs no
+// engine and cannot backtrack.
 #include "text/jinja_lexer.h"
 
 #include <fmt/format.h>
@@ -64,8 +67,12 @@ class Lexer {
     tokens_.push_back(std::move(token));
   }
 
-  bool at(std::string_view what) const { return std::string_view(src_).substr(pos_, what.size()) == what; }
-  char peek(size_t ahead = 0) const { return pos_ + ahead < src_.size() ? src_[pos_ + ahead] : '\0'; }
+  bool at(std::string_view what) const {
+    return std::string_view(src_).substr(pos_, what.size()) == what;
+  }
+  char peek(size_t ahead = 0) const {
+    return pos_ + ahead < src_.size() ? src_[pos_ + ahead] : '\0';
+  }
 
   void advance(size_t n) {
     for (size_t i = 0; i < n; ++i) line_ += src_[pos_ + i] == '\n';
@@ -97,7 +104,8 @@ class Lexer {
     if (sign == '+' || variable) return data;
     const size_t newline = data.rfind('\n');
     const size_t start = newline == std::string_view::npos ? 0 : newline + 1;
-    if ((start > 0 || line_starting_) && rstrip(data.substr(start)).empty()) return data.substr(0, start);
+    if ((start > 0 || line_starting_) && rstrip(data.substr(start)).empty())
+      return data.substr(0, start);
     return data;
   }
 
@@ -118,7 +126,9 @@ class Lexer {
       if (c == '{' || c == '%' || c == '#') break;
     }
     const char kind = src_[tag + 1];
-    const char sign = tag + 2 < src_.size() && (src_[tag + 2] == '-' || src_[tag + 2] == '+') ? src_[tag + 2] : '\0';
+    const char sign = tag + 2 < src_.size() && (src_[tag + 2] == '-' || src_[tag + 2] == '+')
+                          ? src_[tag + 2]
+                          : '\0';
     emit_data(before_tag(std::string_view(src_).substr(pos_, tag - pos_), sign, kind == '{'));
     advance(tag - pos_);
     const size_t tag_size = sign ? 3 : 2;
@@ -135,7 +145,8 @@ class Lexer {
     }
   }
 
-  // Moves past `end_size` bytes of a closing delimiter and what trim_blocks or "-" removes behind it.
+  // Moves past `end_size` bytes of a closing delimiter and what trim_blocks or "-" removes behind
+  // it.
   void close(char sign, size_t end_size, bool trim) {
     size_t n = end_size + (sign ? 1 : 0);
     if (sign == '-') {
@@ -174,7 +185,8 @@ class Lexer {
     if (strip) p += space_at(p);
     line_starting_ = src_[p - 1] == '\n';
     advance(p - pos_);
-    for (size_t tag = src_.find("{%", pos_); tag != std::string::npos; tag = src_.find("{%", tag + 1)) {
+    for (size_t tag = src_.find("{%", pos_); tag != std::string::npos;
+         tag = src_.find("{%", tag + 1)) {
       size_t q = tag + 2;
       const char sign = q < src_.size() && (src_[q] == '-' || src_[q] == '+') ? src_[q] : '\0';
       if (sign) ++q;
@@ -226,9 +238,9 @@ class Lexer {
     if (c == '\'' || c == '"') return string(c);
     size_t next = pos_;
     if (python_is_word(next_code_point(src_, &next))) return name();
-    static constexpr std::string_view kOperators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
-                                                      "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
-                                                      "=",  ".",  ":",  "|",  ",",  ";",  ">", "<"};
+    static constexpr std::string_view kOperators[] = {
+        "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
+        "]",  "(",  ")",  "{",  "}",  "=",  ".", ":", "|", ",", ";", ">", "<"};
     for (const std::string_view op : kOperators) {
       if (!at(op)) continue;
       if (!balance(op, closers)) return;
@@ -286,7 +298,10 @@ class Lexer {
     if (real_end < src_.size() && src_[real_end] == '.') real_end = digits(real_end + 1, 10);
     if (real_end <= end + 1) real_end = end;
     if (real_end < src_.size() && lower(src_[real_end]) == 'e') {
-      const size_t sign = real_end + 1 < src_.size() && (src_[real_end + 1] == '+' || src_[real_end + 1] == '-') ? 1 : 0;
+      const size_t sign =
+          real_end + 1 < src_.size() && (src_[real_end + 1] == '+' || src_[real_end + 1] == '-')
+              ? 1
+              : 0;
       const size_t exponent = digits(real_end + 1 + sign, 10);
       if (exponent > real_end + 1 + sign) real_end = exponent;
     }
@@ -303,10 +318,12 @@ class Lexer {
   }
 
   void real(size_t end) {
-    const std::string spelling = without_underscores(std::string_view(src_).substr(pos_, end - pos_));
+    const std::string spelling =
+        without_underscores(std::string_view(src_).substr(pos_, end - pos_));
     double value = 0;
     const auto parsed = std::from_chars(spelling.data(), spelling.data() + spelling.size(), value);
-    if (parsed.ec == std::errc::result_out_of_range) return fail(fmt::format("the number {} is out of range", spelling));
+    if (parsed.ec == std::errc::result_out_of_range)
+      return fail(fmt::format("the number {} is out of range", spelling));
     add(Token::kFloat, spelling);
     tokens_.back().real = value;
     advance(end - pos_);
@@ -327,12 +344,16 @@ class Lexer {
       } else {
         // A number that begins with 0 is only zeros; what follows is the next token.
         end = pos_ + 1;
-        while (end < src_.size() && (src_[end] == '0' || (src_[end] == '_' && end + 1 < src_.size() && src_[end + 1] == '0'))) ++end;
+        while (end < src_.size() &&
+               (src_[end] == '0' ||
+                (src_[end] == '_' && end + 1 < src_.size() && src_[end + 1] == '0')))
+          ++end;
       }
     }
     Int value = 0;
     for (const char c : without_underscores(std::string_view(src_).substr(begin, end - begin))) {
-      if (__builtin_mul_overflow(value, Int{base}, &value) || __builtin_add_overflow(value, Int{digit_value(c)}, &value)) {
+      if (__builtin_mul_overflow(value, Int{base}, &value) ||
+          __builtin_add_overflow(value, Int{digit_value(c)}, &value)) {
         return fail("the integer does not fit 128 bits");
       }
     }
@@ -368,7 +389,8 @@ class Lexer {
       } else if (c >= '0' && c <= '7') {
         char32_t value = 0;
         size_t p = i + 1;
-        for (; p < text.size() && p < i + 4 && text[p] >= '0' && text[p] <= '7'; ++p) value = value * 8 + static_cast<char32_t>(text[p] - '0');
+        for (; p < text.size() && p < i + 4 && text[p] >= '0' && text[p] <= '7'; ++p)
+          value = value * 8 + static_cast<char32_t>(text[p] - '0');
         append_utf8(value, out);
         i = p;
       } else if (c == 'x' || c == 'u' || c == 'U') {

@@ -32,9 +32,9 @@ struct LexedToken {
   int line = 1;
 };
 
-// Tokens of the whole source; the last one is kEnd. Comments are dropped, `{% raw %}` becomes data, whitespace control
-// is applied, line ends become "\n" and one trailing line end is dropped. The source must be valid UTF-8.
-// Errors are "NAME:LINE: what".
+// Tokens of the whole source; the last one is kEnd. Comments are dropped, `{% raw %}` becomes data,
+// whitespace control is applied, line ends become "\n" and one trailing line end is dropped. The
+// source must be valid UTF-8. Errors are "NAME:LINE: what".
 Result<std::vector<LexedToken>> lex(std::string_view source, std::string_view name);
 
 }  // namespace minim::jinja

@@ -1,5 +1,6 @@
-// Methods of str, dict, list and tuple. Those that would change a list or mapping are known to be missing on purpose: the
-// immutable sandbox hides them, so "x.append is defined" is false and calling one is an error.
+// Methods of str, dict, list and tuple. Those that would change a list or mapping are known to be
+// missing on purpose: the immutable sandbox hides them, so "x.append is defined" is false and
+// calling one is an error.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,9 +29,12 @@ Text swap_case(const Text& text) {
     const size_t begin = pos;
     const char32_t c = next_code_point(text.view(), &pos);
     piece.clear();
-    if (python_is_upper(c)) append_lower(c, &piece);
-    else if (python_is_lower(c)) append_upper(c, &piece);
-    else append_utf8(c, &piece);
+    if (python_is_upper(c))
+      append_lower(c, &piece);
+    else if (python_is_lower(c))
+      append_upper(c, &piece);
+    else
+      append_utf8(c, &piece);
     out.append(piece, text.from_template_at(begin));
   }
   return out;
@@ -45,8 +49,10 @@ Text title_case(const Text& text) {
     const size_t begin = pos;
     const char32_t c = next_code_point(text.view(), &pos);
     piece.clear();
-    if (inside) append_lower(c, &piece);
-    else append_title(c, &piece);
+    if (inside)
+      append_lower(c, &piece);
+    else
+      append_title(c, &piece);
     inside = python_is_cased(c);
     out.append(piece, text.from_template_at(begin));
   }
@@ -57,7 +63,8 @@ template <int sides>
 Value strip(Runtime& rt, const Value& self, const Args& args) {
   Params p(rt, "strip", args, {"chars"});
   if (!p.ok()) return Value();
-  if (!p.has(0) || p.value(0).is(Kind::kNone)) return rt.string(text_strip(self.text(), nullptr, sides));
+  if (!p.has(0) || p.value(0).is(Kind::kNone))
+    return rt.string(text_strip(self.text(), nullptr, sides));
   const Text chars = p.text(0, "");
   return p.ok() ? rt.string(text_strip(self.text(), &chars, sides)) : Value();
 }
@@ -94,13 +101,15 @@ std::vector<Text> split_space(const Text& text, Int limit, bool from_right) {
       }
     }
     parts.push_back(rest.slice(begin, end));
-    rest = from_right ? text_strip(rest.slice(0, begin), nullptr, 2) : text_strip(rest.slice(end, rest.size()), nullptr, 1);
+    rest = from_right ? text_strip(rest.slice(0, begin), nullptr, 2)
+                      : text_strip(rest.slice(end, rest.size()), nullptr, 1);
   }
   if (from_right) std::reverse(parts.begin(), parts.end());
   return parts;
 }
 
-std::vector<Text> split_at(const Text& text, std::string_view separator, Int limit, bool from_right) {
+std::vector<Text> split_at(const Text& text, std::string_view separator, Int limit,
+                           bool from_right) {
   std::vector<Text> parts;
   const std::string_view bytes = text.view();
   size_t begin = 0, end = bytes.size();
@@ -148,13 +157,15 @@ Value partition(Runtime& rt, const Value& self, const Args& args) {
   if (!p.ok()) return Value();
   if (separator.empty()) return rt.fail("empty separator");
   const Text& text = self.text();
-  const size_t at = from_right ? text.view().rfind(separator.view()) : text.view().find(separator.view());
+  const size_t at =
+      from_right ? text.view().rfind(separator.view()) : text.view().find(separator.view());
   if (at == std::string_view::npos) {
     if (from_right) return list_of_texts(rt, {Text(), Text(), text}, ListKind::kTuple);
     return list_of_texts(rt, {text, Text(), Text()}, ListKind::kTuple);
   }
   const size_t end = at + separator.size();
-  return list_of_texts(rt, {text.slice(0, at), text.slice(at, end), text.slice(end, text.size())}, ListKind::kTuple);
+  return list_of_texts(rt, {text.slice(0, at), text.slice(at, end), text.slice(end, text.size())},
+                       ListKind::kTuple);
 }
 
 Value splitlines(Runtime& rt, const Value& self, const Args& args) {
@@ -163,7 +174,8 @@ Value splitlines(Runtime& rt, const Value& self, const Args& args) {
   return list_of_texts(rt, text_split_lines(self.text(), p.flag(0, false)));
 }
 
-// The bytes [begin, end) of a string that start and stop select, in code points; nothing if start lies behind the end.
+// The bytes [begin, end) of a string that start and stop select, in code points; nothing if start
+// lies behind the end.
 std::optional<std::pair<size_t, size_t>> window(Params& p, std::string_view text, size_t first) {
   const Int n = static_cast<Int>(count_code_points(text));
   Int from = p.integer(first, 0, true);
@@ -172,7 +184,8 @@ std::optional<std::pair<size_t, size_t>> window(Params& p, std::string_view text
   if (to < 0) to = std::max<Int>(to + n, 0);
   to = std::min(to, n);
   if (from > to) return std::nullopt;
-  return std::pair(byte_offset(text, static_cast<size_t>(from)), byte_offset(text, static_cast<size_t>(to)));
+  return std::pair(byte_offset(text, static_cast<size_t>(from)),
+                   byte_offset(text, static_cast<size_t>(to)));
 }
 
 template <bool at_end>
@@ -181,14 +194,19 @@ Value starts_or_ends(Runtime& rt, const Value& self, const Args& args) {
   if (!p.ok()) return Value();
   const auto range = window(p, self.text().view(), 1);
   std::vector<Value> choices{p.value(0)};
-  if (p.value(0).is(Kind::kList) && p.value(0).list().kind == ListKind::kTuple) choices = p.value(0).list().items;
+  if (p.value(0).is(Kind::kList) && p.value(0).list().kind == ListKind::kTuple)
+    choices = p.value(0).list().items;
   bool found = false;
   for (const Value& choice : choices) {
-    if (!choice.is_string()) return rt.fail(fmt::format("startswith first arg must be str or a tuple of str, not {}", type_name(choice)));
+    if (!choice.is_string())
+      return rt.fail(fmt::format("startswith first arg must be str or a tuple of str, not {}",
+                                 type_name(choice)));
     if (!range) continue;
-    const std::string_view part = self.text().view().substr(range->first, range->second - range->first);
+    const std::string_view part =
+        self.text().view().substr(range->first, range->second - range->first);
     const std::string_view sought = choice.text().view();
-    found |= part.size() >= sought.size() && part.substr(at_end ? part.size() - sought.size() : 0, sought.size()) == sought;
+    found |= part.size() >= sought.size() &&
+             part.substr(at_end ? part.size() - sought.size() : 0, sought.size()) == sought;
   }
   return Value::boolean(found);
 }
@@ -204,7 +222,8 @@ Value find(Runtime& rt, const Value& self, const Args& args) {
   if (const auto range = window(p, text, 1)) {
     const std::string_view part = text.substr(range->first, range->second - range->first);
     const size_t at = last ? part.rfind(sought.view()) : part.find(sought.view());
-    if (at != std::string_view::npos) return Value::integer(static_cast<Int>(count_code_points(text.substr(0, range->first + at))));
+    if (at != std::string_view::npos)
+      return Value::integer(static_cast<Int>(count_code_points(text.substr(0, range->first + at))));
   }
   return miss == Miss::kError ? rt.fail("substring not found") : Value::integer(-1);
 }
@@ -215,10 +234,13 @@ Value count(Runtime& rt, const Value& self, const Args& args) {
   if (!p.ok()) return Value();
   const auto range = window(p, self.text().view(), 1);
   if (!range) return Value::integer(0);
-  const std::string_view part = self.text().view().substr(range->first, range->second - range->first);
+  const std::string_view part =
+      self.text().view().substr(range->first, range->second - range->first);
   if (sought.empty()) return Value::integer(static_cast<Int>(count_code_points(part)) + 1);
   Int n = 0;
-  for (size_t at = part.find(sought.view()); at != std::string_view::npos; at = part.find(sought.view(), at + sought.size())) ++n;
+  for (size_t at = part.find(sought.view()); at != std::string_view::npos;
+       at = part.find(sought.view(), at + sought.size()))
+    ++n;
   return Value::integer(n);
 }
 
@@ -236,7 +258,8 @@ Value join(Runtime& rt, const Value& self, const Args& args) {
   Text out;
   for (size_t i = 0; i < items.size(); ++i) {
     if (!items[i].is_string()) {
-      return rt.fail(fmt::format("sequence item {}: expected str instance, {} found", i, type_name(items[i])));
+      return rt.fail(
+          fmt::format("sequence item {}: expected str instance, {} found", i, type_name(items[i])));
     }
     if (i > 0) out.append(self.text());
     out.append(items[i].text());
@@ -245,7 +268,9 @@ Value join(Runtime& rt, const Value& self, const Args& args) {
   return rt.string(std::move(out));
 }
 
-Value format(Runtime& rt, const Value& self, const Args& args) { return rt.brace_format(self.text(), args); }
+Value format(Runtime& rt, const Value& self, const Args& args) {
+  return rt.brace_format(self.text(), args);
+}
 
 template <bool suffix>
 Value remove_affix(Runtime& rt, const Value& self, const Args& args) {
@@ -267,12 +292,15 @@ Value justify(Runtime& rt, const Value& self, const Args& args) {
   const Int width = p.integer(0, 0);
   const Text fill = p.text(1, " ");
   if (!p.ok()) return Value();
-  if (count_code_points(fill.view()) != 1) return rt.fail("the fill character must be exactly one character long");
-  if (!rt.room(static_cast<uint64_t>(std::clamp<Int>(width, 0, Int{1} << 40)) * fill.size())) return Value();
+  if (count_code_points(fill.view()) != 1)
+    return rt.fail("the fill character must be exactly one character long");
+  if (!rt.room(static_cast<uint64_t>(std::clamp<Int>(width, 0, Int{1} << 40)) * fill.size()))
+    return Value();
   if (side == Side::kCenter) return rt.string(text_center(self.text(), width, fill.view()));
   Text out;
   if (side == Side::kLeft) out = self.text();
-  for (Int i = static_cast<Int>(count_code_points(self.text().view())); i < width; ++i) out.append(fill);
+  for (Int i = static_cast<Int>(count_code_points(self.text().view())); i < width; ++i)
+    out.append(fill);
   if (side == Side::kRight) out.append(self.text());
   return rt.string(std::move(out));
 }
@@ -280,11 +308,13 @@ Value justify(Runtime& rt, const Value& self, const Args& args) {
 Value zfill(Runtime& rt, const Value& self, const Args& args) {
   Params p(rt, "zfill", args, {"width"}, 1);
   const Int width = p.integer(0, 0);
-  if (!p.ok() || !rt.room(static_cast<uint64_t>(std::clamp<Int>(width, 0, Int{1} << 40)))) return Value();
+  if (!p.ok() || !rt.room(static_cast<uint64_t>(std::clamp<Int>(width, 0, Int{1} << 40))))
+    return Value();
   const Text& text = self.text();
   const size_t sign = !text.empty() && (text.view()[0] == '-' || text.view()[0] == '+') ? 1 : 0;
   Text out = text.slice(0, sign);
-  for (Int i = static_cast<Int>(count_code_points(text.view())); i < width; ++i) out.append("0", false);
+  for (Int i = static_cast<Int>(count_code_points(text.view())); i < width; ++i)
+    out.append("0", false);
   out.append(text.slice(sign, text.size()));
   return rt.string(std::move(out));
 }
@@ -339,7 +369,9 @@ Value is_identifier(Runtime& rt, const Value& self, const Args& args) {
   return Value::boolean(ok);
 }
 
-Value not_supported(Runtime& rt, const Value&, const Args&) { return rt.fail("this str method is not supported"); }
+Value not_supported(Runtime& rt, const Value&, const Args&) {
+  return rt.fail("this str method is not supported");
+}
 
 // --- dict ---
 
@@ -347,7 +379,8 @@ Value dict_get(Runtime& rt, const Value& self, const Args& args) {
   Params p(rt, "get", args, {"key", "default"}, 1);
   if (!p.ok()) return Value();
   std::string name;
-  if (!dict_key(p.value(0), &name)) return rt.fail(fmt::format("unhashable type: '{}'", type_name(p.value(0))));
+  if (!dict_key(p.value(0), &name))
+    return rt.fail(fmt::format("unhashable type: '{}'", type_name(p.value(0))));
   const size_t at = self.dict().find(p.value(0));
   if (at != Dict::npos) return self.dict().items[at].second;
   return p.has(1) ? p.value(1) : Value::none();
@@ -355,18 +388,24 @@ Value dict_get(Runtime& rt, const Value& self, const Args& args) {
 
 template <ListKind kind>
 Value dict_view(Runtime& rt, const Value& self, const Args& args) {
-  if (!Params(rt, "dict method", args, {}).ok() || !rt.spend(self.dict().items.size())) return Value();
+  if (!Params(rt, "dict method", args, {}).ok() || !rt.spend(self.dict().items.size()))
+    return Value();
   std::vector<Value> out;
   out.reserve(self.dict().items.size());
   for (const auto& [key, value] : self.dict().items) {
-    if (kind == ListKind::kDictKeys) out.push_back(key);
-    else if (kind == ListKind::kDictValues) out.push_back(value);
-    else out.push_back(rt.list({key, value}, ListKind::kTuple));
+    if (kind == ListKind::kDictKeys)
+      out.push_back(key);
+    else if (kind == ListKind::kDictValues)
+      out.push_back(value);
+    else
+      out.push_back(rt.list({key, value}, ListKind::kTuple));
   }
   return rt.list(std::move(out), kind);
 }
 
-Value copy(Runtime& rt, const Value& self, const Args& args) { return Params(rt, "copy", args, {}).ok() ? self : Value(); }
+Value copy(Runtime& rt, const Value& self, const Args& args) {
+  return Params(rt, "copy", args, {}).ok() ? self : Value();
+}
 
 // --- list, tuple, range ---
 
@@ -405,24 +444,59 @@ struct Entry {
 };
 
 constexpr Entry kStr[] = {
-    {"capitalize", mapped<text_capitalize>}, {"casefold", not_supported}, {"center", justify<Side::kCenter>},
-    {"count", count}, {"encode", not_supported}, {"endswith", starts_or_ends<true>}, {"expandtabs", not_supported},
-    {"find", find<false, Miss::kMinusOne>}, {"format", format}, {"index", find<false, Miss::kError>},
-    {"isalnum", all<is_alnum>}, {"isalpha", all<python_is_alpha>}, {"isascii", all<is_ascii, true>},
-    {"isdecimal", all<python_is_decimal>}, {"isdigit", all<python_is_digit>}, {"isidentifier", is_identifier},
-    {"islower", is_lower}, {"isnumeric", all<python_is_numeric>}, {"isprintable", all<python_is_printable, true>},
-    {"isspace", all<python_is_space>}, {"istitle", is_title}, {"isupper", is_upper}, {"join", join},
-    {"ljust", justify<Side::kLeft>}, {"lower", mapped<text_lower>}, {"lstrip", strip<1>}, {"maketrans", not_supported},
-    {"partition", partition<false>}, {"removeprefix", remove_affix<false>}, {"removesuffix", remove_affix<true>},
-    {"replace", replace}, {"rfind", find<true, Miss::kMinusOne>}, {"rindex", find<true, Miss::kError>},
-    {"rjust", justify<Side::kRight>}, {"rpartition", partition<true>}, {"rsplit", split<true>}, {"rstrip", strip<2>},
-    {"split", split<false>}, {"splitlines", splitlines}, {"startswith", starts_or_ends<false>}, {"strip", strip<3>},
-    {"swapcase", mapped<swap_case>}, {"title", mapped<title_case>}, {"translate", not_supported},
-    {"upper", mapped<text_upper>}, {"zfill", zfill},
+    {"capitalize", mapped<text_capitalize>},
+    {"casefold", not_supported},
+    {"center", justify<Side::kCenter>},
+    {"count", count},
+    {"encode", not_supported},
+    {"endswith", starts_or_ends<true>},
+    {"expandtabs", not_supported},
+    {"find", find<false, Miss::kMinusOne>},
+    {"format", format},
+    {"index", find<false, Miss::kError>},
+    {"isalnum", all<is_alnum>},
+    {"isalpha", all<python_is_alpha>},
+    {"isascii", all<is_ascii, true>},
+    {"isdecimal", all<python_is_decimal>},
+    {"isdigit", all<python_is_digit>},
+    {"isidentifier", is_identifier},
+    {"islower", is_lower},
+    {"isnumeric", all<python_is_numeric>},
+    {"isprintable", all<python_is_printable, true>},
+    {"isspace", all<python_is_space>},
+    {"istitle", is_title},
+    {"isupper", is_upper},
+    {"join", join},
+    {"ljust", justify<Side::kLeft>},
+    {"lower", mapped<text_lower>},
+    {"lstrip", strip<1>},
+    {"maketrans", not_supported},
+    {"partition", partition<false>},
+    {"removeprefix", remove_affix<false>},
+    {"removesuffix", remove_affix<true>},
+    {"replace", replace},
+    {"rfind", find<true, Miss::kMinusOne>},
+    {"rindex", find<true, Miss::kError>},
+    {"rjust", justify<Side::kRight>},
+    {"rpartition", partition<true>},
+    {"rsplit", split<true>},
+    {"rstrip", strip<2>},
+    {"split", split<false>},
+    {"splitlines", splitlines},
+    {"startswith", starts_or_ends<false>},
+    {"strip", strip<3>},
+    {"swapcase", mapped<swap_case>},
+    {"title", mapped<title_case>},
+    {"translate", not_supported},
+    {"upper", mapped<text_upper>},
+    {"zfill", zfill},
 };
 constexpr Entry kDict[] = {
-    {"copy", copy}, {"get", dict_get}, {"items", dict_view<ListKind::kDictItems>},
-    {"keys", dict_view<ListKind::kDictKeys>}, {"values", dict_view<ListKind::kDictValues>},
+    {"copy", copy},
+    {"get", dict_get},
+    {"items", dict_view<ListKind::kDictItems>},
+    {"keys", dict_view<ListKind::kDictKeys>},
+    {"values", dict_view<ListKind::kDictValues>},
 };
 constexpr Entry kList[] = {{"copy", copy}, {"count", list_count}, {"index", list_index}};
 constexpr Entry kTuple[] = {{"count", list_count}, {"index", list_index}};
@@ -430,28 +504,37 @@ constexpr Entry kFloat[] = {{"is_integer", is_integer}};
 
 const Entry* find_method(const Value& self, std::string_view name) {
   const auto in = [&](const auto& table) -> const Entry* {
-    const auto at = std::find_if(std::begin(table), std::end(table), [&](const Entry& e) { return e.name == name; });
+    const auto at = std::find_if(std::begin(table), std::end(table),
+                                 [&](const Entry& e) { return e.name == name; });
     return at == std::end(table) ? nullptr : &*at;
   };
   switch (self.kind()) {
-    case Kind::kString: return in(kStr);
-    case Kind::kDict: return in(kDict);
-    case Kind::kFloat: return in(kFloat);
+    case Kind::kString:
+      return in(kStr);
+    case Kind::kDict:
+      return in(kDict);
+    case Kind::kFloat:
+      return in(kFloat);
     case Kind::kList:
       if (self.list().kind == ListKind::kList) return in(kList);
-      if (self.list().kind < ListKind::kGenerator || self.list().kind == ListKind::kRange) return in(kTuple);
+      if (self.list().kind < ListKind::kGenerator || self.list().kind == ListKind::kRange)
+        return in(kTuple);
       return nullptr;
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
 }  // namespace
 
-bool has_method(const Value& self, std::string_view name) { return find_method(self, name) != nullptr; }
+bool has_method(const Value& self, std::string_view name) {
+  return find_method(self, name) != nullptr;
+}
 
 Value call_method(Runtime& runtime, const Value& self, std::string_view name, const Args& args) {
   const Entry* entry = find_method(self, name);
-  if (!entry) return runtime.fail(fmt::format("'{} object' has no method '{}'", type_name(self), name));
+  if (!entry)
+    return runtime.fail(fmt::format("'{} object' has no method '{}'", type_name(self), name));
   // Reading a long string has a price.
   if (self.is_string() && !runtime.spend(1 + self.text().size() / 256)) return Value();
   return entry->method(runtime, self, args);

@@ -1,5 +1,5 @@
-// Python's arithmetic: True is 1, "/" gives a float, "//" and "%" round toward minus infinity, integers never wrap
-// (outside 128 bits they are an error), sequences add and repeat.
+// Python's arithmetic: True is 1, "/" gives a float, "//" and "%" round toward minus infinity,
+// integers never wrap (outside 128 bits they are an error), sequences add and repeat.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,14 +12,22 @@ namespace {
 
 std::string_view spelling(Op op) {
   switch (op) {
-    case Op::kAdd: return "+";
-    case Op::kSub: return "-";
-    case Op::kMul: return "*";
-    case Op::kDiv: return "/";
-    case Op::kFloorDiv: return "//";
-    case Op::kMod: return "%";
-    case Op::kPow: return "** or pow()";
-    default: return "?";
+    case Op::kAdd:
+      return "+";
+    case Op::kSub:
+      return "-";
+    case Op::kMul:
+      return "*";
+    case Op::kDiv:
+      return "/";
+    case Op::kFloorDiv:
+      return "//";
+    case Op::kMod:
+      return "%";
+    case Op::kPow:
+      return "** or pow()";
+    default:
+      return "?";
   }
 }
 
@@ -48,7 +56,8 @@ double floor_div(double a, double b) {
 
 bool is_plain_list(const Value& v) { return v.is(Kind::kList) && v.list().kind == ListKind::kList; }
 bool is_tuple(const Value& v) {
-  return v.is(Kind::kList) && (v.list().kind == ListKind::kTuple || v.list().kind == ListKind::kGroup);
+  return v.is(Kind::kList) &&
+         (v.list().kind == ListKind::kTuple || v.list().kind == ListKind::kGroup);
 }
 
 }  // namespace
@@ -67,14 +76,17 @@ Value Runtime::int_arithmetic(Op op, Int a, Int b) {
       return Value::integer(out);
     case Op::kDiv:
       if (b == 0) return fail("division by zero");
-      return Value::real(static_cast<double>(static_cast<long double>(a) / static_cast<long double>(b)));
+      return Value::real(
+          static_cast<double>(static_cast<long double>(a) / static_cast<long double>(b)));
     case Op::kFloorDiv:
     case Op::kMod:
       if (b == 0) return fail("integer division or modulo by zero");
       if (b == -1) return op == Op::kMod ? Value::integer(0) : int_arithmetic(Op::kSub, 0, a);
       return Value::integer(op == Op::kFloorDiv ? floor_div(a, b) : a - floor_div(a, b) * b);
-    case Op::kPow: break;
-    default: return Value();
+    case Op::kPow:
+      break;
+    default:
+      return Value();
   }
   if (b < 0) return real_arithmetic(op, static_cast<double>(a), static_cast<double>(b));
   if (b > 128 && a != 0 && a != 1 && a != -1) return fail(std::string(kTooLarge));
@@ -87,22 +99,30 @@ Value Runtime::int_arithmetic(Op op, Int a, Int b) {
 
 Value Runtime::real_arithmetic(Op op, double a, double b) {
   switch (op) {
-    case Op::kAdd: return Value::real(a + b);
-    case Op::kSub: return Value::real(a - b);
-    case Op::kMul: return Value::real(a * b);
-    case Op::kDiv: return b == 0 ? fail("float division by zero") : Value::real(a / b);
-    case Op::kFloorDiv: return b == 0 ? fail("float floor division by zero") : Value::real(floor_div(a, b));
-    case Op::kMod: return b == 0 ? fail("float modulo") : Value::real(floor_mod(a, b));
+    case Op::kAdd:
+      return Value::real(a + b);
+    case Op::kSub:
+      return Value::real(a - b);
+    case Op::kMul:
+      return Value::real(a * b);
+    case Op::kDiv:
+      return b == 0 ? fail("float division by zero") : Value::real(a / b);
+    case Op::kFloorDiv:
+      return b == 0 ? fail("float floor division by zero") : Value::real(floor_div(a, b));
+    case Op::kMod:
+      return b == 0 ? fail("float modulo") : Value::real(floor_mod(a, b));
     case Op::kPow: {
       if (a == 0 && b < 0) return fail("0.0 cannot be raised to a negative power");
       if (a < 0 && std::isfinite(a) && std::isfinite(b) && b != std::floor(b)) {
         return fail("a negative number to a fractional power is complex, which is not supported");
       }
       const double out = std::pow(a, b);
-      if (std::isinf(out) && std::isfinite(a) && std::isfinite(b)) return fail("the result of ** is too large");
+      if (std::isinf(out) && std::isfinite(a) && std::isfinite(b))
+        return fail("the result of ** is too large");
       return Value::real(out);
     }
-    default: return Value();
+    default:
+      return Value();
   }
 }
 
@@ -144,28 +164,40 @@ Value Runtime::binary(Op op, const Value& a, const Value& b) {
     items.insert(items.end(), b.list().items.begin(), b.list().items.end());
     return list(std::move(items), is_tuple(a) ? ListKind::kTuple : ListKind::kList);
   }
-  const auto repeats = [](const Value& v) { return v.is_string() || is_plain_list(v) || is_tuple(v); };
+  const auto repeats = [](const Value& v) {
+    return v.is_string() || is_plain_list(v) || is_tuple(v);
+  };
   if (op == Op::kMul && repeats(a) && b.is_integral()) return repeat(a, b.as_int());
   if (op == Op::kMul && repeats(b) && a.is_integral()) return repeat(b, a.as_int());
   if (op == Op::kAdd && a.is_string()) {
     return fail(fmt::format("can only concatenate str (not \"{}\") to str", type_name(b)));
   }
-  return fail(fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", spelling(op), type_name(a), type_name(b)));
+  return fail(fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", spelling(op),
+                          type_name(a), type_name(b)));
 }
 
 bool Runtime::compare(Op op, const Value& a, const Value& b) {
   // NaN makes "a <= b" differ from "not b < a".
   const bool numbers = a.is_number() && b.is_number();
   switch (op) {
-    case Op::kEq: return equal(a, b);
-    case Op::kNe: return !equal(a, b);
-    case Op::kLt: return less(a, b);
-    case Op::kGt: return less(b, a);
-    case Op::kLe: return numbers ? less(a, b) || equal(a, b) : !less(b, a);
-    case Op::kGe: return numbers ? less(b, a) || equal(a, b) : !less(a, b);
-    case Op::kIn: return contains(b, a);
-    case Op::kNotIn: return !contains(b, a);
-    default: return false;
+    case Op::kEq:
+      return equal(a, b);
+    case Op::kNe:
+      return !equal(a, b);
+    case Op::kLt:
+      return less(a, b);
+    case Op::kGt:
+      return less(b, a);
+    case Op::kLe:
+      return numbers ? less(a, b) || equal(a, b) : !less(b, a);
+    case Op::kGe:
+      return numbers ? less(b, a) || equal(a, b) : !less(a, b);
+    case Op::kIn:
+      return contains(b, a);
+    case Op::kNotIn:
+      return !contains(b, a);
+    default:
+      return false;
   }
 }
 
@@ -176,15 +208,17 @@ Value Runtime::negate(const Value& value) {
   return fail(fmt::format("bad operand type for unary -: '{}'", type_name(value)));
 }
 
-Value Runtime::slice(const Value& object, const Value& start, const Value& stop, const Value& step) {
+Value Runtime::slice(const Value& object, const Value& start, const Value& stop,
+                     const Value& step) {
   if (object.is(Kind::kUndefined)) return fail_undefined(object);
-  const bool listed = object.is(Kind::kList) && (object.list().kind == ListKind::kList || is_tuple(object) ||
-                                                 object.list().kind == ListKind::kRange);
-  const Value missing = Value::undefined(fmt::format("'{} object' has no element slice", type_name(object)));
-  if (!listed && !object.is_string()) return missing;
+  const bool listed =
+      object.is(Kind::kList) && (object.list().kind == ListKind::kList || is_tuple(object) ||
+                                 object.list().kind == ListKind::kRange);
+  if (!listed && !object.is_string())
+    return fail(fmt::format("'{}' object is not subscriptable", type_name(object)));
   for (const Value* part : {&start, &stop, &step}) {
-    // Python raises TypeError, which the sandbox turns into an undefined value.
-    if (!part->is(Kind::kNone) && !part->is_integral()) return missing;
+    if (!part->is(Kind::kNone) && !part->is_integral())
+      return fail("slice indices must be integers or None");
   }
   const Int stride = step.is(Kind::kNone) ? 1 : step.as_int();
   if (stride == 0) return fail("slice step cannot be zero");
@@ -211,13 +245,15 @@ Value Runtime::slice(const Value& object, const Value& start, const Value& stop,
   if (!iterate(object, &items)) return Value();
   std::vector<Value> picked;
   const Int hop = std::clamp<Int>(stride, -n - 1, n + 1);
-  for (Int i = from; hop > 0 ? i < to : i > to; i += hop) picked.push_back(items[static_cast<size_t>(i)]);
+  for (Int i = from; hop > 0 ? i < to : i > to; i += hop)
+    picked.push_back(items[static_cast<size_t>(i)]);
   if (object.is_string()) {
     Text out;
     for (const Value& c : picked) out.append(c.text());
     return string(std::move(out));
   }
-  if (object.list().kind != ListKind::kRange) return list(std::move(picked), is_tuple(object) ? ListKind::kTuple : ListKind::kList);
+  if (object.list().kind != ListKind::kRange)
+    return list(std::move(picked), is_tuple(object) ? ListKind::kTuple : ListKind::kList);
   auto made = std::make_shared<List>();
   made->kind = ListKind::kRange;
   made->items = std::move(picked);

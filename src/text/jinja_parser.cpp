@@ -1,8 +1,8 @@
-// A recursive-descent parser, one function per precedence level, in jinja2's own order: conditional, or, and, not,
-// comparison, + -, ~, * / // %, **, unary, postfix, filter and test. Two quirks are kept on purpose because templates
-// rely on them: "-x|f" filters the negated value, and ** is left-associative.
-// Depth is bounded twice: while descending (brackets, blocks) and per finished node (long left-leaning chains), so the
-// evaluator and the tree's destructor may recurse.
+// A recursive-descent parser, one function per precedence level, in jinja2's own order:
+// conditional, or, and, not, comparison, + -, ~, * / // %, **, unary, postfix, filter and test. Two
+// quirks are kept on purpose because templates rely on them: "-x|f" filters the negated value, and
+// ** is left-associative. Depth is bounded twice: while descending (brackets, blocks) and per
+// finished node (long left-leaning chains), so the evaluator and the tree's destructor may recurse.
 #include "text/jinja_parser.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,8 @@ using Names = std::initializer_list<std::string_view>;
 
 class Parser {
  public:
-  Parser(std::vector<LexedToken> tokens, std::string_view name) : tokens_(std::move(tokens)), name_(name) {}
+  Parser(std::vector<LexedToken> tokens, std::string_view name)
+      : tokens_(std::move(tokens)), name_(name) {}
 
   Result<Body> run() {
     Body body = statements({});
@@ -34,7 +35,9 @@ class Parser {
   const LexedToken& look() const { return tokens_[std::min(pos_ + 1, tokens_.size() - 1)]; }
   void next() { ++pos_; }
   bool is(Token type) const { return cur().type == type; }
-  bool op(std::string_view spelling) const { return is(Token::kOperator) && cur().value == spelling; }
+  bool op(std::string_view spelling) const {
+    return is(Token::kOperator) && cur().value == spelling;
+  }
   bool word(std::string_view name) const { return is(Token::kName) && cur().value == name; }
   bool word(Names names) const {
     return is(Token::kName) && std::find(names.begin(), names.end(), cur().value) != names.end();
@@ -52,21 +55,30 @@ class Parser {
 
   static std::string describe(const LexedToken& token) {
     switch (token.type) {
-      case Token::kEnd: return "end of template";
-      case Token::kVariableEnd: return "end of print statement";
-      case Token::kBlockEnd: return "end of statement block";
-      case Token::kVariableBegin: return "begin of print statement";
-      case Token::kBlockBegin: return "begin of statement block";
-      case Token::kData: return "template data";
-      case Token::kString: return "a string";
-      default: return fmt::format("'{}'", token.value);
+      case Token::kEnd:
+        return "end of template";
+      case Token::kVariableEnd:
+        return "end of print statement";
+      case Token::kBlockEnd:
+        return "end of statement block";
+      case Token::kVariableBegin:
+        return "begin of print statement";
+      case Token::kBlockBegin:
+        return "begin of statement block";
+      case Token::kData:
+        return "template data";
+      case Token::kString:
+        return "a string";
+      default:
+        return fmt::format("'{}'", token.value);
     }
   }
 
   std::nullptr_t fail(std::string what, int line = 0) {
     if (!error_) {
       std::replace(what.begin(), what.end(), '\n', ' ');
-      error_ = Error{Code::kInvalid, fmt::format("{}:{}: {}", name_, line ? line : cur().line, what)};
+      error_ =
+          Error{Code::kInvalid, fmt::format("{}:{}: {}", name_, line ? line : cur().line, what)};
     }
     pos_ = tokens_.size() - 1;  // everything winds up at the end token
     return nullptr;
@@ -97,7 +109,8 @@ class Parser {
   // Counts one level of descent for as long as it lives.
   struct Level {
     explicit Level(Parser* parser) : p(parser) {
-      if (++p->depth_ > kMaxTreeDepth) p->fail(fmt::format("nested deeper than {} levels", kMaxTreeDepth));
+      if (++p->depth_ > kMaxTreeDepth)
+        p->fail(fmt::format("nested deeper than {} levels", kMaxTreeDepth));
     }
     ~Level() { --p->depth_; }
     Level(const Level&) = delete;
@@ -122,7 +135,8 @@ class Parser {
     for (const auto& [name, kid] : e->named) grow(kid);
     grow(e->star);
     grow(e->star_star);
-    if (e->depth > kMaxTreeDepth) return fail(fmt::format("an expression nests deeper than {} levels", kMaxTreeDepth), e->line);
+    if (e->depth > kMaxTreeDepth)
+      return fail(fmt::format("an expression nests deeper than {} levels", kMaxTreeDepth), e->line);
     return e;
   }
   ExprPtr binary(Expr::Kind kind, ExprPtr left, ExprPtr right, int line) {
@@ -176,8 +190,9 @@ class Parser {
   }
 
   bool compare_op(Op* out) {
-    static constexpr std::pair<std::string_view, Op> kOps[] = {{"==", Op::kEq}, {"!=", Op::kNe}, {"<", Op::kLt},
-                                                               {"<=", Op::kLe}, {">", Op::kGt},  {">=", Op::kGe}};
+    static constexpr std::pair<std::string_view, Op> kOps[] = {{"==", Op::kEq}, {"!=", Op::kNe},
+                                                               {"<", Op::kLt},  {"<=", Op::kLe},
+                                                               {">", Op::kGt},  {">=", Op::kGe}};
     for (const auto& [spelling, meaning] : kOps) {
       if (!skip_op(spelling)) continue;
       *out = meaning;
@@ -217,7 +232,8 @@ class Parser {
     const int line = cur().line;
     ExprPtr left = (this->*operand)();
     for (;;) {
-      const auto found = std::find_if(table.begin(), table.end(), [&](const auto& entry) { return op(entry.first); });
+      const auto found = std::find_if(table.begin(), table.end(),
+                                      [&](const auto& entry) { return op(entry.first); });
       if (found == table.end()) return left;
       next();
       left = binary(Expr::Kind::kBinary, std::move(left), (this->*operand)(), line);
@@ -228,7 +244,8 @@ class Parser {
 
   ExprPtr sum() { return left_chain({{"+", Op::kAdd}, {"-", Op::kSub}}, &Parser::concat); }
   ExprPtr product() {
-    return left_chain({{"*", Op::kMul}, {"/", Op::kDiv}, {"//", Op::kFloorDiv}, {"%", Op::kMod}}, &Parser::power);
+    return left_chain({{"*", Op::kMul}, {"/", Op::kDiv}, {"//", Op::kFloorDiv}, {"%", Op::kMod}},
+                      &Parser::power);
   }
   ExprPtr power() { return left_chain({{"**", Op::kPow}}, &Parser::filtered_unary); }
 
@@ -269,9 +286,12 @@ class Parser {
   ExprPtr primary(bool with_namespace = false) {
     const LexedToken& token = cur();
     switch (token.type) {
-      case Token::kName: return name_or_constant(with_namespace);
-      case Token::kInteger: return constant(Value::integer(token.integer));
-      case Token::kFloat: return constant(Value::real(token.real));
+      case Token::kName:
+        return name_or_constant(with_namespace);
+      case Token::kInteger:
+        return constant(Value::integer(token.integer));
+      case Token::kFloat:
+        return constant(Value::real(token.real));
       case Token::kString: {
         ExprPtr e = node(Expr::Kind::kConst, token.line);
         std::string text;
@@ -279,7 +299,8 @@ class Parser {
         e->constant = Value::string(Text(std::move(text), true));
         return e;
       }
-      default: break;
+      default:
+        break;
     }
     if (skip_op("(")) {
       ExprPtr e = tuple(false, true, {}, true);
@@ -315,11 +336,13 @@ class Parser {
   }
 
   bool tuple_ends(Names stop_words) const {
-    return is(Token::kVariableEnd) || is(Token::kBlockEnd) || is(Token::kEnd) || op(")") || word(stop_words);
+    return is(Token::kVariableEnd) || is(Token::kBlockEnd) || is(Token::kEnd) || op(")") ||
+           word(stop_words);
   }
 
   // One expression, or several with commas between them. `simple`: an assignment target.
-  ExprPtr tuple(bool simple, bool conditional, Names stop_words, bool parentheses, bool with_namespace = false) {
+  ExprPtr tuple(bool simple, bool conditional, Names stop_words, bool parentheses,
+                bool with_namespace = false) {
     const int line = cur().line;
     std::vector<ExprPtr> items;
     bool is_tuple = false;
@@ -332,7 +355,8 @@ class Parser {
     }
     if (error_) return nullptr;
     if (!is_tuple && !items.empty()) return std::move(items.front());
-    if (!is_tuple && !parentheses) return fail(fmt::format("expected an expression, got {}", describe(cur())));
+    if (!is_tuple && !parentheses)
+      return fail(fmt::format("expected an expression, got {}", describe(cur())));
     ExprPtr e = node(Expr::Kind::kTuple, line);
     e->kids = std::move(items);
     return done(std::move(e));
@@ -396,7 +420,8 @@ class Parser {
     const int line = cur().line;
     if (skip_op(".")) {
       if (is(Token::kInteger)) {
-        return binary(Expr::Kind::kItem, std::move(object), constant(Value::integer(cur().integer)), line);
+        return binary(Expr::Kind::kItem, std::move(object), constant(Value::integer(cur().integer)),
+                      line);
       }
       ExprPtr e = node(Expr::Kind::kAttr, line);
       e->name = expect_name();
@@ -415,9 +440,11 @@ class Parser {
     }
     expect_op("]");
     if (error_) return nullptr;
-    if (indices.size() == 1) return binary(Expr::Kind::kItem, std::move(object), std::move(indices.front()), line);
+    if (indices.size() == 1)
+      return binary(Expr::Kind::kItem, std::move(object), std::move(indices.front()), line);
     for (const ExprPtr& e : indices) {
-      if (e->kind == Expr::Kind::kSlice) return fail("a slice inside a tuple index is not supported", line);
+      if (e->kind == Expr::Kind::kSlice)
+        return fail("a slice inside a tuple index is not supported", line);
     }
     if (!comma) return fail("an empty index", line);
     ExprPtr e = node(Expr::Kind::kTuple, line);
@@ -506,8 +533,8 @@ class Parser {
     e->kids.push_back(std::move(subject));
     if (op("(")) {
       arguments(e.get());
-    } else if ((is(Token::kName) && !word({"else", "or", "and"})) || is(Token::kString) || is(Token::kInteger) ||
-               is(Token::kFloat) || op("[") || op("{")) {
+    } else if ((is(Token::kName) && !word({"else", "or", "and"})) || is(Token::kString) ||
+               is(Token::kInteger) || is(Token::kFloat) || op("[") || op("{")) {
       if (word("is")) return fail("tests cannot be chained with is");
       const Level level(this);
       if (!error_) e->kids.push_back(postfix(primary()));
@@ -535,8 +562,8 @@ class Parser {
   }
 
   // --- statements ---
-  // Statements up to a block that begins with one of the words, which is left current; the end of the template where no
-  // words are given.
+  // Statements up to a block that begins with one of the words, which is left current; the end of
+  // the template where no words are given.
   Body statements(Names until) {
     Body body;
     const Level level(this);
@@ -561,7 +588,8 @@ class Parser {
     }
     if (!error_ && until.size() > 0) {
       fail(fmt::format("unexpected end of template; the innermost open block is '{}' (line {})",
-                       open_.empty() ? "" : open_.back().first, open_.empty() ? 0 : open_.back().second));
+                       open_.empty() ? "" : open_.back().first,
+                       open_.empty() ? 0 : open_.back().second));
     }
     return body;
   }
@@ -624,8 +652,8 @@ class Parser {
     if (word({"extends", "include", "import", "from", "autoescape", "trans", "do"})) {
       fail(fmt::format("the tag '{}' is not supported in a chat template", tag));
     } else if (tag.substr(0, 3) == "end" && !open_.empty()) {
-      fail(fmt::format("unexpected tag '{}'; the innermost open block is '{}' (line {})", tag, open_.back().first,
-                       open_.back().second));
+      fail(fmt::format("unexpected tag '{}'; the innermost open block is '{}' (line {})", tag,
+                       open_.back().first, open_.back().second));
     } else {
       fail(fmt::format("unknown tag '{}'", tag));
     }
@@ -714,6 +742,11 @@ class Parser {
     const auto param = [&](std::string_view n) {
       return std::find(sig->names.begin(), sig->names.end(), n) != sig->names.end();
     };
+    const auto caller = std::find(sig->names.begin(), sig->names.end(), "caller");
+    if (sig->uses_caller && caller != sig->names.end() &&
+        static_cast<size_t>(sig->names.end() - caller) > sig->defaults.size()) {
+      fail("the special parameter 'caller' must be omitted or have a default");
+    }
     sig->uses_varargs &= !param("varargs");
     sig->uses_kwargs &= !param("kwargs");
     return body;
@@ -771,7 +804,8 @@ class Parser {
   size_t pos_ = 0;
   int depth_ = 0;
   int loops_ = 0;
-  std::vector<std::pair<std::string, int>> open_;  // blocks around the current token, and their lines
+  std::vector<std::pair<std::string, int>>
+      open_;                        // blocks around the current token, and their lines
   std::vector<Signature*> macros_;  // functions around the current token
   std::vector<Stmt*> fors_;         // loops around the current token
   std::optional<Error> error_;
@@ -781,9 +815,12 @@ class Parser {
 
 Result<Body> parse(std::string_view source, std::string_view name) {
   if (source.size() > kMaxTemplateBytes) {
-    return Error{Code::kInvalid, fmt::format("{}: the template has {} bytes, at most {} are allowed", name, source.size(), kMaxTemplateBytes)};
+    return Error{Code::kInvalid,
+                 fmt::format("{}: the template has {} bytes, at most {} are allowed", name,
+                             source.size(), kMaxTemplateBytes)};
   }
-  if (!valid_utf8(source)) return Error{Code::kInvalid, fmt::format("{}: the template is not valid UTF-8", name)};
+  if (!valid_utf8(source))
+    return Error{Code::kInvalid, fmt::format("{}: the template is not valid UTF-8", name)};
   Result<std::vector<LexedToken>> tokens = lex(source, name);
   if (!tokens) return tokens.error();
   return Parser(std::move(*tokens), name).run();

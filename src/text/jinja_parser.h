@@ -1,5 +1,7 @@
-// The syntax tree of a template, and the parser that makes it: jinja2 3.1.6's grammar with loop controls and
-// {% generation %} blocks. Template inheritance and includes are refused by name (a chat template is one file).
+// The syntax tree of a template, and the parser that makes it: jinja2 3.1.6's grammar with loop
+// controls and
+// {% generation %} blocks. Template inheritance and includes are refused by name (a chat template
+// is one file).
 #pragma once
 
 #include <memory>
@@ -17,7 +19,23 @@ namespace minim::jinja {
 inline constexpr int kMaxTreeDepth = 250;
 inline constexpr size_t kMaxTemplateBytes = size_t{4} << 20;
 
-enum class Op { kAdd, kSub, kMul, kDiv, kFloorDiv, kMod, kPow, kEq, kNe, kLt, kLe, kGt, kGe, kIn, kNotIn };
+enum class Op {
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kFloorDiv,
+  kMod,
+  kPow,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kIn,
+  kNotIn
+};
 
 struct Expr;
 using ExprPtr = std::unique_ptr<Expr>;
@@ -42,9 +60,9 @@ struct Expr {
     kItem,     // kids: object, index
     kSlice,    // kids: start, stop, step, each may be null (only as the index of kItem)
     kCall,     // kids: callee, arguments...; named, star, star_star
-    kFilter,   // kids: input (null: the body of a block), arguments...; name, named, star, star_star
-    kTest,     // as kFilter
-    kNsRef,    // assignment target: name.attr
+    kFilter,  // kids: input (null: the body of a block), arguments...; name, named, star, star_star
+    kTest,    // as kFilter
+    kNsRef,   // assignment target: name.attr
   };
   Kind kind = Kind::kConst;
   int line = 1;
@@ -61,7 +79,8 @@ struct Expr {
 struct Stmt;
 using Body = std::vector<std::unique_ptr<Stmt>>;
 
-// The parameters of a macro or call block. `uses_*`: the body reads the names varargs, kwargs, caller.
+// The parameters of a macro or call block. `uses_*`: the body reads the names varargs, kwargs,
+// caller.
 struct Signature {
   std::vector<std::string> names;
   std::vector<ExprPtr> defaults;  // of the last names

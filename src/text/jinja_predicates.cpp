@@ -9,7 +9,9 @@
 namespace minim::jinja {
 namespace {
 
-bool no_arguments(Runtime& rt, std::string_view name, const Args& args) { return Params(rt, name, args, {}).ok(); }
+bool no_arguments(Runtime& rt, std::string_view name, const Args& args) {
+  return Params(rt, name, args, {}).ok();
+}
 
 template <Kind kind>
 bool is_kind(Runtime& rt, const Value& v, const Args& args) {
@@ -26,7 +28,9 @@ bool true_(Runtime& rt, const Value& v, const Args& args) {
 bool false_(Runtime& rt, const Value& v, const Args& args) {
   return no_arguments(rt, "false", args) && v.is(Kind::kBool) && !v.as_bool();
 }
-bool number(Runtime& rt, const Value& v, const Args& args) { return no_arguments(rt, "number", args) && v.is_number(); }
+bool number(Runtime& rt, const Value& v, const Args& args) {
+  return no_arguments(rt, "number", args) && v.is_number();
+}
 
 bool callable(Runtime& rt, const Value& v, const Args& args) {
   // jinja2's Undefined has a __call__ (that raises), and so Python's callable() says yes.
@@ -41,7 +45,8 @@ bool iterable(Runtime& rt, const Value& v, const Args& args) {
 
 bool sequence(Runtime& rt, const Value& v, const Args& args) {
   if (!no_arguments(rt, "sequence", args)) return false;
-  if (v.is(Kind::kList)) return v.list().kind <= ListKind::kGroup || v.list().kind == ListKind::kRange;
+  if (v.is(Kind::kList))
+    return v.list().kind <= ListKind::kGroup || v.list().kind == ListKind::kRange;
   return v.is(Kind::kUndefined) || v.is_string() || v.is(Kind::kDict);
 }
 
@@ -97,10 +102,12 @@ bool sameas(Runtime& rt, const Value& v, const Args& args) {
 
 bool filter(Runtime& rt, const Value& v, const Args& args) {
   bool refused = false;
-  return no_arguments(rt, "filter", args) && v.is_string() && find_filter(v.text().view(), &refused) != nullptr;
+  return no_arguments(rt, "filter", args) && v.is_string() &&
+         find_filter(v.text().view(), &refused) != nullptr;
 }
 bool test(Runtime& rt, const Value& v, const Args& args) {
-  return no_arguments(rt, "test", args) && v.is_string() && find_predicate(v.text().view()) != nullptr;
+  return no_arguments(rt, "test", args) && v.is_string() &&
+         find_predicate(v.text().view()) != nullptr;
 }
 
 constexpr std::pair<std::string_view, Predicate> kPredicates[] = {

@@ -1,6 +1,7 @@
-// Printing, comparison, iteration and attribute access with Python's meaning. The attribute rules are the sandbox's:
-// a method of the type comes before an item of the same name for "x.name", after it for "x['name']"; names with a
-// leading underscore and methods that would change a value are not there.
+// Printing, comparison, iteration and attribute access with Python's meaning. The attribute rules
+// are the sandbox's: a method of the type comes before an item of the same name for "x.name", after
+// it for "x['name']"; names with a leading underscore and methods that would change a value are not
+// there.
 #include "text/jinja_runtime.h"
 
 #include <fmt/format.h>
@@ -20,7 +21,9 @@ class BoundMethod : public Object {
   std::string_view type_name() const override { return "builtin_function_or_method"; }
   std::string repr() const override { return fmt::format("<built-in method {}>", name_); }
   bool callable() const override { return true; }
-  Value call(Runtime& runtime, const Args& args) override { return call_method(runtime, self_, name_, args); }
+  Value call(Runtime& runtime, const Args& args) override {
+    return call_method(runtime, self_, name_, args);
+  }
   void drop() override { self_ = Value(); }
 
  private:
@@ -29,14 +32,18 @@ class BoundMethod : public Object {
 };
 
 std::string one_line(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   return text;
 }
 
-std::string missing_message(Runtime& runtime, const Value& object, std::string_view what, const Value& name) {
+std::string missing_message(Runtime& runtime, const Value& object, std::string_view what,
+                            const Value& name) {
   std::string type(type_name(object));
-  if (object.is(Kind::kNone)) type = "None";
-  else type += " object";
+  if (object.is(Kind::kNone))
+    type = "None";
+  else
+    type += " object";
   const Text shown = runtime.repr(name);
   return fmt::format("'{}' has no {} {}", type, what, shown.bytes());
 }
@@ -73,7 +80,8 @@ bool Runtime::room(uint64_t bytes) {
   }
   string_bytes_ += bytes;
   if (string_bytes_ <= kMaxStringWork) return true;
-  fail(fmt::format("the template makes more than {} bytes of strings", kMaxStringWork), Code::kExhausted);
+  fail(fmt::format("the template makes more than {} bytes of strings", kMaxStringWork),
+       Code::kExhausted);
   return false;
 }
 
@@ -139,12 +147,18 @@ void Runtime::write_repr(const Value& value, Text* out) {
     return;
   }
   switch (value.kind()) {
-    case Kind::kUndefined: return out->append("Undefined", false);
-    case Kind::kNone: return out->append("None", false);
-    case Kind::kBool: return out->append(value.as_bool() ? "True" : "False", false);
-    case Kind::kInt: return out->append(int_to_string(value.as_int()), false);
-    case Kind::kFloat: return out->append(python_float_repr(value.as_real()), false);
-    case Kind::kObject: return out->append(value.object()->repr(), false);
+    case Kind::kUndefined:
+      return out->append("Undefined", false);
+    case Kind::kNone:
+      return out->append("None", false);
+    case Kind::kBool:
+      return out->append(value.as_bool() ? "True" : "False", false);
+    case Kind::kInt:
+      return out->append(int_to_string(value.as_int()), false);
+    case Kind::kFloat:
+      return out->append(python_float_repr(value.as_real()), false);
+    case Kind::kObject:
+      return out->append(value.object()->repr(), false);
     case Kind::kString: {
       const Text& text = value.text();
       if (!spend(text.size() / 64)) return;
@@ -173,7 +187,8 @@ void Runtime::write_repr(const Value& value, Text* out) {
       }
       return out->append("}", false);
     }
-    case Kind::kList: break;
+    case Kind::kList:
+      break;
   }
   const List& list = value.list();
   switch (list.kind) {
@@ -186,9 +201,11 @@ void Runtime::write_repr(const Value& value, Text* out) {
       out->append("(", false);
       write_items(list.items, out);
       return out->append(list.items.size() == 1 ? ",)" : ")", false);
-    case ListKind::kGenerator: return out->append("<generator object>", false);
+    case ListKind::kGenerator:
+      return out->append("<generator object>", false);
     case ListKind::kRange:
-      out->append(fmt::format("range({}, {}", int_to_string(list.start), int_to_string(list.stop)), false);
+      out->append(fmt::format("range({}, {}", int_to_string(list.start), int_to_string(list.stop)),
+                  false);
       if (list.step != 1) out->append(fmt::format(", {}", int_to_string(list.step)), false);
       return out->append(")", false);
     default:
@@ -203,14 +220,21 @@ void Runtime::write_repr(const Value& value, Text* out) {
 bool Runtime::truthy(const Value& value) {
   switch (value.kind()) {
     case Kind::kUndefined:
-    case Kind::kNone: return false;
+    case Kind::kNone:
+      return false;
     case Kind::kBool:
-    case Kind::kInt: return value.as_int() != 0;
-    case Kind::kFloat: return value.as_real() != 0;
-    case Kind::kString: return !value.text().empty();
-    case Kind::kList: return value.list().kind == ListKind::kGenerator || !value.list().items.empty();
-    case Kind::kDict: return !value.dict().items.empty();
-    case Kind::kObject: return true;
+    case Kind::kInt:
+      return value.as_int() != 0;
+    case Kind::kFloat:
+      return value.as_real() != 0;
+    case Kind::kString:
+      return !value.text().empty();
+    case Kind::kList:
+      return value.list().kind == ListKind::kGenerator || !value.list().items.empty();
+    case Kind::kDict:
+      return !value.dict().items.empty();
+    case Kind::kObject:
+      return true;
   }
   return false;
 }
@@ -227,24 +251,28 @@ bool Runtime::equal(const Value& a, const Value& b) {
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
     case Kind::kUndefined:
-    case Kind::kNone: return true;
+    case Kind::kNone:
+      return true;
     case Kind::kString:
-      return spend(std::min(a.text().size(), b.text().size()) / 256) && a.text().view() == b.text().view();
-    case Kind::kObject: return a.object() == b.object();
+      return spend(std::min(a.text().size(), b.text().size()) / 256) &&
+             a.text().view() == b.text().view();
+    case Kind::kObject:
+      return a.object() == b.object();
     case Kind::kList: {
       const List& x = a.list();
       const List& y = b.list();
       if (&x == &y) return true;
       const auto family = [](ListKind k) { return k == ListKind::kGroup ? ListKind::kTuple : k; };
-      if (family(x.kind) != family(y.kind) || x.kind == ListKind::kGenerator || x.kind == ListKind::kDictValues ||
-          x.items.size() != y.items.size()) {
+      if (family(x.kind) != family(y.kind) || x.kind == ListKind::kGenerator ||
+          x.kind == ListKind::kDictValues || x.items.size() != y.items.size()) {
         return false;
       }
       const bool set = x.kind == ListKind::kDictKeys || x.kind == ListKind::kDictItems;
       for (size_t i = 0; i < x.items.size(); ++i) {
-        const bool found = set ? std::any_of(y.items.begin(), y.items.end(),
-                                             [&](const Value& other) { return equal(x.items[i], other); })
-                               : equal(x.items[i], y.items[i]);
+        const bool found =
+            set ? std::any_of(y.items.begin(), y.items.end(),
+                              [&](const Value& other) { return equal(x.items[i], other); })
+                : equal(x.items[i], y.items[i]);
         if (!found) return false;
       }
       return true;
@@ -260,7 +288,8 @@ bool Runtime::equal(const Value& a, const Value& b) {
       }
       return true;
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -273,12 +302,14 @@ bool Runtime::less(const Value& a, const Value& b) {
     if (a.is(Kind::kFloat) && b.is(Kind::kFloat)) return a.as_real() < b.as_real();
     // 64-bit mantissas hold both a double and a 64-bit integer exactly.
     const auto wide = [](const Value& v) {
-      return v.is(Kind::kFloat) ? static_cast<long double>(v.as_real()) : static_cast<long double>(v.as_int());
+      return v.is(Kind::kFloat) ? static_cast<long double>(v.as_real())
+                                : static_cast<long double>(v.as_int());
     };
     return wide(a) < wide(b);
   }
   if (a.is_string() && b.is_string()) {
-    return spend(std::min(a.text().size(), b.text().size()) / 256) && a.text().view() < b.text().view();
+    return spend(std::min(a.text().size(), b.text().size()) / 256) &&
+           a.text().view() < b.text().view();
   }
   if (a.is(Kind::kList) && b.is(Kind::kList)) {
     const auto family = [](ListKind k) { return k == ListKind::kGroup ? ListKind::kTuple : k; };
@@ -292,7 +323,8 @@ bool Runtime::less(const Value& a, const Value& b) {
       return x.size() < y.size();
     }
   }
-  fail(fmt::format("'<' not supported between instances of '{}' and '{}'", type_name(a), type_name(b)));
+  fail(fmt::format("'<' not supported between instances of '{}' and '{}'", type_name(a),
+                   type_name(b)));
   return false;
 }
 
@@ -327,12 +359,14 @@ bool Runtime::contains(const Value& container, const Value& item) {
     return false;
   }
   if (!iterate(container, &items)) return false;
-  return std::any_of(items.begin(), items.end(), [&](const Value& other) { return equal(other, item); });
+  return std::any_of(items.begin(), items.end(),
+                     [&](const Value& other) { return equal(other, item); });
 }
 
 bool Runtime::iterate(const Value& value, std::vector<Value>* out) {
   switch (value.kind()) {
-    case Kind::kUndefined: return true;
+    case Kind::kUndefined:
+      return true;
     case Kind::kString:
       if (!spend(value.text().size()) || !room(value.text().size())) return false;
       for (Text& c : text_chars(value.text())) out->push_back(Value::string(std::move(c)));
@@ -348,7 +382,8 @@ bool Runtime::iterate(const Value& value, std::vector<Value>* out) {
       if (!spend(value.dict().items.size())) return false;
       for (const auto& entry : value.dict().items) out->push_back(entry.first);
       return true;
-    default: break;
+    default:
+      break;
   }
   fail(fmt::format("'{}' object is not iterable", type_name(value)));
   return false;
@@ -356,13 +391,17 @@ bool Runtime::iterate(const Value& value, std::vector<Value>* out) {
 
 std::optional<size_t> Runtime::length(const Value& value) {
   switch (value.kind()) {
-    case Kind::kUndefined: return 0;
-    case Kind::kString: return spend(value.text().size() / 256) ? count_code_points(value.text().view()) : 0;
-    case Kind::kDict: return value.dict().items.size();
+    case Kind::kUndefined:
+      return 0;
+    case Kind::kString:
+      return spend(value.text().size() / 256) ? count_code_points(value.text().view()) : 0;
+    case Kind::kDict:
+      return value.dict().items.size();
     case Kind::kList:
       if (value.list().kind == ListKind::kGenerator) return std::nullopt;
       return value.list().items.size();
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -371,13 +410,15 @@ std::optional<size_t> Runtime::length(const Value& value) {
 bool Runtime::attribute_of(const Value& object, std::string_view name, Value* out) {
   if (name.empty() || name[0] == '_') return false;
   if (object.is(Kind::kObject)) return object.object()->attribute(*this, name, out);
-  if (object.is(Kind::kList) && object.list().kind == ListKind::kGroup && (name == "grouper" || name == "list")) {
+  if (object.is(Kind::kList) && object.list().kind == ListKind::kGroup &&
+      (name == "grouper" || name == "list")) {
     *out = object.list().items[name == "list" ? 1 : 0];
     return true;
   }
   if (object.is_number() && (name == "real" || name == "imag")) {
-    *out = name == "imag" ? binary(Op::kMul, object, Value::integer(0))
-                          : object.is(Kind::kBool) ? Value::integer(object.as_int()) : object;
+    *out = name == "imag"           ? binary(Op::kMul, object, Value::integer(0))
+           : object.is(Kind::kBool) ? Value::integer(object.as_int())
+                                    : object;
     return true;
   }
   if (!has_method(object, name)) return false;
@@ -422,12 +463,14 @@ Value Runtime::attribute(const Value& object, std::string_view name) {
   if (attribute_of(object, name, &out)) return out;
   // The sandbox hides a mapping's changing methods, and they in turn hide entries of the same name.
   static constexpr std::string_view kHidden[] = {"clear", "pop", "popitem", "setdefault", "update"};
-  if (object.is(Kind::kDict) && std::find(std::begin(kHidden), std::end(kHidden), name) == std::end(kHidden)) {
+  if (object.is(Kind::kDict) &&
+      std::find(std::begin(kHidden), std::end(kHidden), name) == std::end(kHidden)) {
     const size_t at = object.dict().find(name);
     if (at != Dict::npos) return object.dict().items[at].second;
   }
   if (failed()) return Value();
-  return Value::undefined(missing_message(*this, object, "attribute", Value::string(std::string(name))));
+  return Value::undefined(
+      missing_message(*this, object, "attribute", Value::string(std::string(name))));
 }
 
 Value Runtime::item(const Value& object, const Value& index) {
@@ -452,13 +495,15 @@ Value Runtime::call(const Value& callee, const Args& args) {
 
 // --- arguments ---
 
-Params::Params(Runtime& runtime, std::string_view callee, const Args& args, std::initializer_list<std::string_view> names,
-               size_t required)
+Params::Params(Runtime& runtime, std::string_view callee, const Args& args,
+               std::initializer_list<std::string_view> names, size_t required)
     : rt_(runtime), callee_(callee), given_(names.size(), nullptr) {
   if (args.positional.size() > names.size()) {
-    rt_.fail(fmt::format("{}() takes at most {} arguments, got {}", callee, names.size(), args.positional.size()));
+    rt_.fail(fmt::format("{}() takes at most {} arguments, got {}", callee, names.size(),
+                         args.positional.size()));
   }
-  for (size_t i = 0; i < args.positional.size() && i < names.size(); ++i) given_[i] = &args.positional[i];
+  for (size_t i = 0; i < args.positional.size() && i < names.size(); ++i)
+    given_[i] = &args.positional[i];
   for (const auto& [name, value] : args.named) {
     const auto at = std::find(names.begin(), names.end(), name);
     if (at == names.end()) {
@@ -470,7 +515,8 @@ Params::Params(Runtime& runtime, std::string_view callee, const Args& args, std:
     slot = &value;
   }
   for (size_t i = 0; i < required; ++i) {
-    if (!given_[i]) rt_.fail(fmt::format("{}() misses the argument '{}'", callee, *(names.begin() + i)));
+    if (!given_[i])
+      rt_.fail(fmt::format("{}() misses the argument '{}'", callee, *(names.begin() + i)));
   }
   ok_ = !rt_.failed();
 }

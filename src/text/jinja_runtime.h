@@ -1,8 +1,10 @@
-// What a running template may do with values: Python's operators, printing, comparison, iteration and attribute rules,
-// under budgets. Templates and data are untrusted: every operation that can loop or grow asks the budget first.
+// What a running template may do with values: Python's operators, printing, comparison, iteration
+// and attribute rules, under budgets. Templates and data are untrusted: every operation that can
+// loop or grow asks the budget first.
 //
-// Errors are sticky: the first fail() is kept, later ones are ignored, and callers wind up as soon as they see failed().
-// A Value returned after a failure is undefined and must not be used for anything visible.
+// Errors are sticky: the first fail() is kept, later ones are ignored, and callers wind up as soon
+// as they see failed(). A Value returned after a failure is undefined and must not be used for
+// anything visible.
 #pragma once
 
 #include <ctime>
@@ -19,12 +21,14 @@
 
 namespace minim::jinja {
 
-inline constexpr uint64_t kMaxSteps = 10'000'000;               // nodes evaluated, list items touched, 256 string bytes read
+inline constexpr uint64_t kMaxSteps =
+    10'000'000;  // nodes evaluated, list items touched, 256 string bytes read
 inline constexpr uint64_t kMaxStringBytes = uint64_t{256} << 20;  // one string; the whole output
-inline constexpr uint64_t kMaxStringWork = uint64_t{2} << 30;     // all strings made during one render together
-inline constexpr int kMaxContainerDepth = 1000;                 // lists in lists
-inline constexpr int kMaxEvalDepth = 2500;                      // nested evaluation, through macros too
-inline constexpr Int kMaxRange = 100'000;                       // range(), as jinja2's sandbox
+inline constexpr uint64_t kMaxStringWork = uint64_t{2}
+                                           << 30;  // all strings made during one render together
+inline constexpr int kMaxContainerDepth = 1000;    // lists in lists
+inline constexpr int kMaxEvalDepth = 2500;         // nested evaluation, through macros too
+inline constexpr Int kMaxRange = 100'000;          // range(), as jinja2's sandbox
 
 class Runtime {
  public:
@@ -118,13 +122,14 @@ class Runtime {
 // Binds the arguments of a call to parameter names as Python does; a wrong call fails the runtime.
 class Params {
  public:
-  Params(Runtime& runtime, std::string_view callee, const Args& args, std::initializer_list<std::string_view> names,
-         size_t required = 0);
+  Params(Runtime& runtime, std::string_view callee, const Args& args,
+         std::initializer_list<std::string_view> names, size_t required = 0);
   bool ok() const { return ok_; }
   bool has(size_t i) const { return given_[i] != nullptr; }
   // The argument, or undefined.
   const Value& value(size_t i) const;
-  // The argument, or the default where it is absent (`none_is_default`: or None). Fails for another type.
+  // The argument, or the default where it is absent (`none_is_default`: or None). Fails for another
+  // type.
   Int integer(size_t i, Int otherwise, bool none_is_default = false);
   bool flag(size_t i, bool otherwise);
   Text text(size_t i, std::string_view otherwise);
@@ -140,18 +145,21 @@ class Params {
 using Filter = Value (*)(Runtime&, const Value& input, const Args&);
 using Predicate = bool (*)(Runtime&, const Value& subject, const Args&);
 
-// Null where there is no such filter; `refused` then says whether jinja2 has one that is left out here.
+// Null where there is no such filter; `refused` then says whether jinja2 has one that is left out
+// here.
 Filter find_filter(std::string_view name, bool* refused);
 Predicate find_predicate(std::string_view name);
 // A method that a value of this type has (bound to nothing yet).
 bool has_method(const Value& self, std::string_view name);
 Value call_method(Runtime& runtime, const Value& self, std::string_view name, const Args& args);
-// range, dict, namespace, cycler, joiner, raise_exception, strftime_now, ...; undefined if there is none.
+// range, dict, namespace, cycler, joiner, raise_exception, strftime_now, ...; undefined if there is
+// none.
 Value find_global(Runtime& runtime, std::string_view name);
 
 Text text_upper(const Text& text);
 Text text_lower(const Text& text);
-// str.split() / str.strip() whitespace or a set of characters (null: whitespace); `sides`: 1 left, 2 right, 3 both.
+// str.split() / str.strip() whitespace or a set of characters (null: whitespace); `sides`: 1 left,
+// 2 right, 3 both.
 Text text_strip(const Text& text, const Text* chars, int sides);
 Text text_replace(Runtime& runtime, const Text& text, const Text& from, const Text& to, Int count);
 std::vector<Text> text_split_lines(const Text& text, bool keep_ends);

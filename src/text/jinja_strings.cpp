@@ -1,4 +1,5 @@
-// Operations on marked strings that filters and methods share. All work by code point and keep each character's origin.
+// Operations on marked strings that filters and methods share. All work by code point and keep each
+// character's origin.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -25,7 +26,8 @@ Text map_chars(const Text& text, Map map) {
   return out;
 }
 
-// Unicode's Final_Sigma: a cased letter before, none after, case-ignorable characters between not counted.
+// Unicode's Final_Sigma: a cased letter before, none after, case-ignorable characters between not
+// counted.
 bool is_final_sigma(std::string_view text, size_t begin, size_t end) {
   constexpr size_t kFar = 64;  // longer runs of ignorable characters count as no letter
   bool before = false;
@@ -59,7 +61,9 @@ std::string_view trimmed(std::string_view text) {
 
 // Removes single underscores between digits; false for any other underscore.
 bool drop_underscores(std::string_view text, std::string* out) {
-  const auto alnum = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto alnum = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '_') {
       *out += text[i];
@@ -73,15 +77,18 @@ bool drop_underscores(std::string_view text, std::string* out) {
 }  // namespace
 
 Text text_upper(const Text& text) {
-  return map_chars(text, [](char32_t c, size_t, size_t, std::string* out) { append_upper(c, out); });
+  return map_chars(text,
+                   [](char32_t c, size_t, size_t, std::string* out) { append_upper(c, out); });
 }
 
 Text text_lower(const Text& text) {
   const std::string_view bytes = text.view();
   return map_chars(text, [bytes](char32_t c, size_t begin, size_t end, std::string* out) {
     constexpr char32_t kSigma = 0x3A3, kFinalSigma = 0x3C2;
-    if (c == kSigma && is_final_sigma(bytes, begin, end)) append_utf8(kFinalSigma, out);
-    else append_lower(c, out);
+    if (c == kSigma && is_final_sigma(bytes, begin, end))
+      append_utf8(kFinalSigma, out);
+    else
+      append_lower(c, out);
   });
 }
 
@@ -89,16 +96,21 @@ Text text_capitalize(const Text& text) {
   const std::string_view bytes = text.view();
   return map_chars(text, [bytes](char32_t c, size_t begin, size_t end, std::string* out) {
     constexpr char32_t kSigma = 0x3A3, kFinalSigma = 0x3C2;
-    if (begin == 0) append_title(c, out);
-    else if (c == kSigma && is_final_sigma(bytes, begin, end)) append_utf8(kFinalSigma, out);
-    else append_lower(c, out);
+    if (begin == 0)
+      append_title(c, out);
+    else if (c == kSigma && is_final_sigma(bytes, begin, end))
+      append_utf8(kFinalSigma, out);
+    else
+      append_lower(c, out);
   });
 }
 
 Text text_strip(const Text& text, const Text* chars, int sides) {
   std::u32string set;
   for (size_t pos = 0; chars && pos < chars->size();) set += next_code_point(chars->view(), &pos);
-  const auto goes = [&](char32_t c) { return chars ? set.find(c) != std::u32string::npos : python_is_space(c); };
+  const auto goes = [&](char32_t c) {
+    return chars ? set.find(c) != std::u32string::npos : python_is_space(c);
+  };
   const std::string_view bytes = text.view();
   size_t begin = 0, end = bytes.size();
   while ((sides & 1) && begin < end) {
@@ -150,7 +162,8 @@ Text text_replace(Runtime& rt, const Text& text, const Text& from, const Text& t
 
 std::vector<Text> text_split_lines(const Text& text, bool keep_ends) {
   const auto ends_line = [](char32_t c) {
-    return (c >= 0xA && c <= 0xD) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+    return (c >= 0xA && c <= 0xD) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
+           c == 0x2029;
   };
   std::vector<Text> lines;
   const std::string_view bytes = text.view();
@@ -224,14 +237,18 @@ std::optional<Int> parse_python_int(std::string_view text, int base) {
   std::string digits;
   if (!drop_underscores(text, &digits) || digits.empty()) return std::nullopt;
   if (base == 0) {
-    if (digits.size() > 1 && digits[0] == '0' && digits.find_first_not_of('0') != std::string::npos) return std::nullopt;
+    if (digits.size() > 1 && digits[0] == '0' && digits.find_first_not_of('0') != std::string::npos)
+      return std::nullopt;
     base = 10;
   }
   Int value = 0;
   for (const char c : digits) {
     const char low = static_cast<char>(c | 0x20);
-    const int digit = c >= '0' && c <= '9' ? c - '0' : low >= 'a' && low <= 'z' ? low - 'a' + 10 : 99;
-    if (digit >= base || __builtin_mul_overflow(value, Int{base}, &value) || __builtin_add_overflow(value, Int{digit}, &value)) {
+    const int digit = c >= '0' && c <= '9'       ? c - '0'
+                      : low >= 'a' && low <= 'z' ? low - 'a' + 10
+                                                 : 99;
+    if (digit >= base || __builtin_mul_overflow(value, Int{base}, &value) ||
+        __builtin_add_overflow(value, Int{digit}, &value)) {
       return std::nullopt;
     }
   }

@@ -1,7 +1,8 @@
-// Owns the representation of template values. A string is one byte array plus a run list; nearly all strings have one
-// run, so marking costs a vector of one element. (Ropes would save copies when messages pass through macros, but every
-// string method would have to walk them.) Containers never change once they are inside a Value and know how deep they
-// nest: the runtime refuses to build deeper ones, so recursion over values, destruction included, is bounded.
+// Owns the representation of template values. A string is one byte array plus a run list; nearly
+// all strings have one run, so marking costs a vector of one element. (Ropes would save copies when
+// messages pass through macros, but every string method would have to walk them.) Containers never
+// change once they are inside a Value and know how deep they nest: the runtime refuses to build
+// deeper ones, so recursion over values, destruction included, is bounded.
 #include "text/jinja_value.h"
 
 #include <algorithm>
@@ -76,15 +77,24 @@ const std::string& Value::why_undefined() const {
 bool Value::same(const Value& other) const {
   if (kind() != other.kind()) return false;
   switch (kind()) {
-    case Kind::kUndefined: return &why_undefined() == &other.why_undefined();
-    case Kind::kNone: return true;
-    case Kind::kBool: return as_bool() == other.as_bool();
-    case Kind::kInt: return as_int() == other.as_int();
-    case Kind::kFloat: return as_real() == other.as_real();
-    case Kind::kString: return text().view() == other.text().view();
-    case Kind::kList: return &list() == &other.list();
-    case Kind::kDict: return &dict() == &other.dict();
-    case Kind::kObject: return object() == other.object();
+    case Kind::kUndefined:
+      return &why_undefined() == &other.why_undefined();
+    case Kind::kNone:
+      return true;
+    case Kind::kBool:
+      return as_bool() == other.as_bool();
+    case Kind::kInt:
+      return as_int() == other.as_int();
+    case Kind::kFloat:
+      return as_real() == other.as_real();
+    case Kind::kString:
+      return text().view() == other.text().view();
+    case Kind::kList:
+      return &list() == &other.list();
+    case Kind::kDict:
+      return &dict() == &other.dict();
+    case Kind::kObject:
+      return object() == other.object();
   }
   return false;
 }
@@ -125,7 +135,8 @@ bool dict_key(const Value& key, std::string* out) {
       }
       return true;
     }
-    case Kind::kDict: return false;
+    case Kind::kDict:
+      return false;
   }
   return false;
 }
@@ -178,25 +189,42 @@ const Value* Args::find(std::string_view name) const {
 
 std::string_view type_name(const Value& value) {
   switch (value.kind()) {
-    case Kind::kUndefined: return "Undefined";
-    case Kind::kNone: return "NoneType";
-    case Kind::kBool: return "bool";
-    case Kind::kInt: return "int";
-    case Kind::kFloat: return "float";
-    case Kind::kString: return "str";
-    case Kind::kDict: return "dict";
-    case Kind::kObject: return value.object()->type_name();
-    case Kind::kList: break;
+    case Kind::kUndefined:
+      return "Undefined";
+    case Kind::kNone:
+      return "NoneType";
+    case Kind::kBool:
+      return "bool";
+    case Kind::kInt:
+      return "int";
+    case Kind::kFloat:
+      return "float";
+    case Kind::kString:
+      return "str";
+    case Kind::kDict:
+      return "dict";
+    case Kind::kObject:
+      return value.object()->type_name();
+    case Kind::kList:
+      break;
   }
   switch (value.list().kind) {
-    case ListKind::kList: return "list";
-    case ListKind::kTuple: return "tuple";
-    case ListKind::kGroup: return "_GroupTuple";
-    case ListKind::kGenerator: return "generator";
-    case ListKind::kRange: return "range";
-    case ListKind::kDictKeys: return "dict_keys";
-    case ListKind::kDictValues: return "dict_values";
-    case ListKind::kDictItems: return "dict_items";
+    case ListKind::kList:
+      return "list";
+    case ListKind::kTuple:
+      return "tuple";
+    case ListKind::kGroup:
+      return "_GroupTuple";
+    case ListKind::kGenerator:
+      return "generator";
+    case ListKind::kRange:
+      return "range";
+    case ListKind::kDictKeys:
+      return "dict_keys";
+    case ListKind::kDictValues:
+      return "dict_values";
+    case ListKind::kDictItems:
+      return "dict_items";
   }
   return "list";
 }
@@ -250,14 +278,21 @@ bool valid_utf8(std::string_view text) {
   const auto tail = [&](size_t i) { return i < text.size() && (text[i] & 0xC0) == 0x80; };
   for (size_t i = 0; i < text.size();) {
     const unsigned char lead = static_cast<unsigned char>(text[i]);
-    const size_t n = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
+    const size_t n = lead < 0x80   ? 1
+                     : lead < 0xC2 ? 0
+                     : lead < 0xE0 ? 2
+                     : lead < 0xF0 ? 3
+                     : lead < 0xF5 ? 4
+                                   : 0;
     if (n == 0) return false;
     for (size_t k = 1; k < n; ++k) {
       if (!tail(i + k)) return false;
     }
     size_t pos = i;
     const char32_t c = next_code_point(text, &pos);
-    if ((n == 3 && c < 0x800) || (n == 4 && (c < 0x10000 || c > 0x10FFFF)) || (c >= 0xD800 && c < 0xE000)) return false;
+    if ((n == 3 && c < 0x800) || (n == 4 && (c < 0x10000 || c > 0x10FFFF)) ||
+        (c >= 0xD800 && c < 0xE000))
+      return false;
     i += n;
   }
   return true;

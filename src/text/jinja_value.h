@@ -1,5 +1,6 @@
-// Values of the template language: what Python's str, int, list, dict, ... are to Jinja, plus one thing Python lacks:
-// every byte of a string knows whether the template wrote it or whether it came in with the data (class Text).
+// Values of the template language: what Python's str, int, list, dict, ... are to Jinja, plus one
+// thing Python lacks: every byte of a string knows whether the template wrote it or whether it came
+// in with the data (class Text).
 #pragma once
 
 #include <cstddef>
@@ -14,11 +15,12 @@
 
 namespace minim::jinja {
 
-// Integers: 128 bits, so that every product of two JSON integers fits. Python has no limit; here a result outside the
-// range is an error, never a wrong number.
+// Integers: 128 bits, so that every product of two JSON integers fits. Python has no limit; here a
+// result outside the range is an error, never a wrong number.
 __extension__ typedef __int128 Int;
 
-// A string and, run by run, who wrote it. Valid UTF-8. Bytes whose origin is mixed or unknown count as data.
+// A string and, run by run, who wrote it. Valid UTF-8. Bytes whose origin is mixed or unknown count
+// as data.
 class Text {
  public:
   struct Run {
@@ -54,8 +56,8 @@ struct List;
 struct Dict;
 struct Args;
 
-// Things with identity: macros, namespaces, loops, functions. The runtime keeps all of them alive until the render ends
-// (they may refer to each other in circles) and then calls drop() on each.
+// Things with identity: macros, namespaces, loops, functions. The runtime keeps all of them alive
+// until the render ends (they may refer to each other in circles) and then calls drop() on each.
 class Object {
  public:
   virtual ~Object() = default;
@@ -83,9 +85,15 @@ class Value {
   static Value string(Text text);
   // A string that counts as data.
   static Value string(std::string bytes) { return string(Text(std::move(bytes), false)); }
-  static Value list(std::shared_ptr<const List> list) { return Value(Data(std::in_place_index<6>, std::move(list))); }
-  static Value dict(std::shared_ptr<const Dict> dict) { return Value(Data(std::in_place_index<7>, std::move(dict))); }
-  static Value object(std::shared_ptr<Object> object) { return Value(Data(std::in_place_index<8>, std::move(object))); }
+  static Value list(std::shared_ptr<const List> list) {
+    return Value(Data(std::in_place_index<6>, std::move(list)));
+  }
+  static Value dict(std::shared_ptr<const Dict> dict) {
+    return Value(Data(std::in_place_index<7>, std::move(dict)));
+  }
+  static Value object(std::shared_ptr<Object> object) {
+    return Value(Data(std::in_place_index<8>, std::move(object)));
+  }
   // `why` is the message of the error that any use but printing and testing raises.
   static Value undefined(std::string why);
 
@@ -109,21 +117,30 @@ class Value {
 
  private:
   using Data = std::variant<std::shared_ptr<const std::string>, std::monostate, bool, Int, double,
-                            std::shared_ptr<const Text>, std::shared_ptr<const List>, std::shared_ptr<const Dict>,
-                            std::shared_ptr<Object>>;
+                            std::shared_ptr<const Text>, std::shared_ptr<const List>,
+                            std::shared_ptr<const Dict>, std::shared_ptr<Object>>;
   explicit Value(Data data) : data_(std::move(data)) {}
   Data data_;
 };
 
-enum class ListKind { kList, kTuple, kGroup, kGenerator, kRange, kDictKeys, kDictValues, kDictItems };
+enum class ListKind {
+  kList,
+  kTuple,
+  kGroup,
+  kGenerator,
+  kRange,
+  kDictKeys,
+  kDictValues,
+  kDictItems
+};
 
 // Sequences. Immutable once inside a Value, except that a generator can be read once.
 struct List {
   ListKind kind = ListKind::kList;
   std::vector<Value> items;
-  int depth = 1;                  // levels of containers, this one included
+  int depth = 1;                      // levels of containers, this one included
   Int start = 0, stop = 0, step = 1;  // kRange: as range() was called
-  mutable bool used = false;      // kGenerator: has been iterated
+  mutable bool used = false;          // kGenerator: has been iterated
 };
 
 // Insertion-ordered; keys compare as Python's do (1 == 1.0 == True). Immutable once inside a Value.
@@ -142,7 +159,8 @@ struct Dict {
   std::unordered_map<std::string, size_t> index_;
 };
 
-// A text that is equal for equal keys, with a kind prefix; false for values that Python cannot hash.
+// A text that is equal for equal keys, with a kind prefix; false for values that Python cannot
+// hash.
 bool dict_key(const Value& key, std::string* out);
 
 struct Args {

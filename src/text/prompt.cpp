@@ -1,10 +1,11 @@
-// Where prompt injection by tokens is stopped. Segments are not encoded one by one: a border between template and data may
-// lie inside a word, and the reference joins them before splitting.
+// Where prompt injection by tokens is stopped. Segments are not encoded one by one: a border
+// between template and data may lie inside a word, and the reference joins them before splitting.
 #include "text/prompt.h"
 
 namespace minim {
 
-std::vector<TokenId> encode_prompt(const Tokenizer& tokenizer, std::span<const PromptSegment> segments) {
+std::vector<TokenId> encode_prompt(const Tokenizer& tokenizer,
+                                   std::span<const PromptSegment> segments) {
   std::vector<TokenId> ids;
   std::string run;  // ordinary text since the last added token
   const auto flush = [&] {

@@ -1,5 +1,6 @@
-// Character classes by binary search over range tables, case mappings by runs of equal distance. The regex library also
-// knows Unicode, but not Python's notions (printable, cased, full mappings), and templates must give Python's bytes.
+// Character classes by binary search over range tables, case mappings by runs of equal distance.
+// The regex library also knows Unicode, but not Python's notions (printable, cased, full mappings),
+// and templates must give Python's bytes.
 #include "text/python_chars.h"
 
 #include <algorithm>
@@ -40,7 +41,8 @@ void append_mapped(char32_t c, std::span<const CaseRun> runs, std::span<const Ca
     *out += text->text;
     return;
   }
-  // Runs of stride 2 may interleave, so the one that covers c is not always the first that ends behind it.
+  // Runs of stride 2 may interleave, so the one that covers c is not always the first that ends
+  // behind it.
   auto run = std::lower_bound(runs.begin(), runs.end(), c,
                               [](const CaseRun& r, char32_t x) { return r.last < x; });
   for (; run != runs.end() && run->first <= c; ++run) {
@@ -66,7 +68,8 @@ bool python_is_title(char32_t c) { return contains(kTitle, c); }
 bool python_is_cased(char32_t c) { return contains(kCased, c); }
 bool python_is_case_ignorable(char32_t c) { return contains(kCaseIgnorable, c); }
 bool python_is_word(char32_t c) {
-  return c == '_' || python_is_alpha(c) || python_is_numeric(c) || python_is_digit(c) || python_is_decimal(c);
+  return c == '_' || python_is_alpha(c) || python_is_numeric(c) || python_is_digit(c) ||
+         python_is_decimal(c);
 }
 
 void append_upper(char32_t c, std::string* out) { append_mapped(c, kUpperRuns, kUpperTexts, out); }

@@ -1,4 +1,5 @@
-// What Python's str methods know about a character. Tables of Unicode 14, made by scripts/make_python_chars.py.
+// What Python's str methods know about a character. Tables of Unicode 14, made by
+// scripts/make_python_chars.py.
 #pragma once
 
 #include <string>
@@ -11,12 +12,12 @@ bool python_is_alpha(char32_t c);
 bool python_is_decimal(char32_t c);
 bool python_is_digit(char32_t c);
 bool python_is_numeric(char32_t c);
-bool python_is_upper(char32_t c);      // one character's own property
+bool python_is_upper(char32_t c);  // one character's own property
 bool python_is_lower(char32_t c);
-bool python_is_title(char32_t c);      // title case letters such as U+01C5
+bool python_is_title(char32_t c);  // title case letters such as U+01C5
 bool python_is_cased(char32_t c);
 bool python_is_case_ignorable(char32_t c);
-bool python_is_word(char32_t c);       // \w of Python's re
+bool python_is_word(char32_t c);  // \w of Python's re
 
 // Full case mappings (one character may become up to three), appended as UTF-8.
 // Lower: without the final-sigma rule, which needs the neighbours.

@@ -1,5 +1,6 @@
-// Owns the spelling of numbers and escapes. Prompt bytes depend on it: a tool schema that says 1e20 is trained as 1e+20.
-// The digits come from std::to_chars, which is shortest round-trip like Python's repr; only the layout is done here.
+// Owns the spelling of numbers and escapes. Prompt bytes depend on it: a tool schema that says 1e20
+// is trained as 1e+20. The digits come from std::to_chars, which is shortest round-trip like
+// Python's repr; only the layout is done here.
 #include "text/python_repr.h"
 
 #include <fmt/format.h>
@@ -16,7 +17,9 @@ std::string python_float_repr(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   std::array<char, 40> buffer;
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::scientific).ptr;
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                 std::chars_format::scientific)
+                       .ptr;
   const std::string_view printed(buffer.data(), static_cast<size_t>(end - buffer.data()));
   const size_t e = printed.find('e');
   std::string digits;
@@ -53,14 +56,29 @@ std::string json_float(double value) {
 
 void append_json_escaped(char32_t c, std::string_view raw, bool ensure_ascii, std::string* out) {
   switch (c) {
-    case '"': *out += "\\\""; return;
-    case '\\': *out += "\\\\"; return;
-    case '\n': *out += "\\n"; return;
-    case '\r': *out += "\\r"; return;
-    case '\t': *out += "\\t"; return;
-    case '\b': *out += "\\b"; return;
-    case '\f': *out += "\\f"; return;
-    default: break;
+    case '"':
+      *out += "\\\"";
+      return;
+    case '\\':
+      *out += "\\\\";
+      return;
+    case '\n':
+      *out += "\\n";
+      return;
+    case '\r':
+      *out += "\\r";
+      return;
+    case '\t':
+      *out += "\\t";
+      return;
+    case '\b':
+      *out += "\\b";
+      return;
+    case '\f':
+      *out += "\\f";
+      return;
+    default:
+      break;
   }
   if (c < 0x20 || (ensure_ascii && c > 0x7E && c < 0x10000)) {
     *out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
@@ -94,7 +112,9 @@ void append_repr_escaped(char32_t c, std::string_view raw, char quote, std::stri
 }
 
 char repr_quote(std::string_view text) {
-  return text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos ? '"' : '\'';
+  return text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos
+             ? '"'
+             : '\'';
 }
 
 }  // namespace minim

@@ -56,6 +56,13 @@ VARS = {
 seen = set()
 
 
+def outcome(template, variables):
+    try:
+        return {"o": env.from_string(template).render(**(variables or {}))}
+    except Exception as error:
+        return {"e": str(error)[:60]}
+
+
 def case(template, variables=None):
     key = (template, variables is not None)
     if key in seen:
@@ -64,13 +71,9 @@ def case(template, variables=None):
     row = {"t": template}
     if variables is not None:
         row["v"] = variables
-    try:
-        row["o"] = env.from_string(template).render(**(variables or {}))
-    except RecursionError:
-        raise
-    except Exception as error:
-        row["e"] = str(error)[:60]
-    if " at 0x" in row.get("o", ""):
+    row.update(outcome(template, variables))
+    # Addresses differ from run to run; complex numbers and bit_length are not supported.
+    if " at 0x" in row.get("o", "") or "j)" in row.get("o", "") or "bit_length" in template:
         return
     print(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
 
@@ -190,9 +193,10 @@ for _ in range(260):
         out += signed(PARTS[1]) + rng.choice(GAPS)
     case(out)
 
-# Random expressions over a small grammar: what they find is how operators and types meet.
+# Random expressions over a small grammar: what they find is how operators and types meet. No slices: jinja2 gives
+# an undefined value for 1[:1] where it folds constants and an error elsewhere.
 ATOMS = ["1", "2.0", "'a'", "'é1'", "none", "true", "u", "[1, 2]", "(1, 'b')", "{'a': 1}", "l", "d", "s", "i", "f"]
-POST = ["", "", "", "[0]", "[-1]", ".a", "['a']", "[:1]", " | length", " | string", " | list", " | first", " | int", " | upper", " | join", " | tojson", " is defined", " is string", " is iterable"]
+POST = ["", "", "", "[0]", "[-1]", ".a", "['a']", " | length", " | string", " | list", " | first", " | int", " | upper", " | join", " | tojson", " is defined", " is string", " is iterable"]
 OPS = ["+", "-", "*", "//", "%", "~", "==", "!=", "<", ">=", "in", "not in", "and", "or"]
 
 
