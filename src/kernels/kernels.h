@@ -133,8 +133,9 @@ struct Kernels {
                        AttentionPartial* out) noexcept;
 
   // Merges lanes [first_lane, first_lane + n_lanes) of a partial into a running state:
-  //   M' = max(M, m); a = exp(M - M'), b = exp(m - M'); value = fma(b, v, a * value); the
-  //   denominator likewise. The first partial of a lane is copied (state max = -inf marks it).
+  //   M' = max(M, m) + 0 (the sum clears denormals, which a maximum may or may not keep);
+  //   a = exp(M - M'), b = exp(m - M'); value = fma(b, v, a * value); the denominator likewise.
+  //   The first partial of a lane is copied (state max = -inf marks it).
   // State lane l, channel d is at state_value[d * n_lanes + l]; state_max, state_denominator
   // [n_lanes].
   void (*merge_partial)(const AttentionPartial& partial, size_t first_lane, size_t n_lanes,

@@ -309,7 +309,7 @@ void merge_partial(const AttentionPartial& partial, size_t first_lane, size_t n_
     const size_t lane = first_lane + l;
     const float old_max = state_max[l], new_max = partial.max[lane];
     const bool first = old_max == -kInfinity;
-    const float merged = new_max > old_max ? new_max : old_max;
+    const float merged = (new_max > old_max ? new_max : old_max) + 0.0f;
     const float a = exp_of(old_max - merged), b = exp_of(new_max - merged);
     const auto merge = [&](float old_value, float new_value) {
       return first ? new_value : std::fma(b, new_value, a * old_value);

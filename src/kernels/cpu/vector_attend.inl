@@ -133,7 +133,7 @@ void merge_partial(const AttentionPartial& partial, size_t first_lane, size_t n_
   const V16 old_max = load_some(state_max, n_lanes),
             new_max = load_some(partial.max + first_lane, n_lanes);
   const M16 first = equal(as_int(old_max), set1_int(0xff800000u));
-  const V16 merged = max(old_max, new_max);
+  const V16 merged = add(max(old_max, new_max), zero());
   const V16 a = exp_of(sub(old_max, merged)), b = exp_of(sub(new_max, merged));
   const auto merge = [&](float* state, const float* added) {
     const V16 new_value = load_some(added, n_lanes);
