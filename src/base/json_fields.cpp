@@ -70,6 +70,12 @@ void JsonFields::wanted(const char* key, std::string_view wanted, Code code) {
   fail(fmt::format("{} is {}, wanted {}", key, describe_json(*value), wanted), code);
 }
 
+void JsonFields::only(const char* key, const SortedJson& allowed) {
+  if (!has(key) || *find(key) == allowed) return;
+  wanted(key, fmt::format("{} (nothing else is implemented)", describe_json(allowed)),
+         Code::kUnsupported);
+}
+
 int JsonFields::integer(const char* key, int low, int high) {
   const SortedJson* value = find(key);
   if (value != nullptr) {

@@ -36,6 +36,9 @@ class JsonFields {
   // An object of its own; an empty one when the key is absent or null.
   JsonFields object_or_empty(const char* key);
 
+  // Fails as unsupported unless the key is absent, null or exactly `allowed`.
+  void only(const char* key, const SortedJson& allowed);
+
   // Keeps the first failure: "WHEREkey is FOUND, wanted WANTED".
   void wanted(const char* key, std::string_view wanted, Code code = Code::kInvalid);
   // The same with free text: "WHEREtext".

@@ -19,6 +19,7 @@
 
 #include "base/json.h"
 #include "base/json_fields.h"
+#include "model/kv_declaration.h"
 
 namespace minim {
 namespace {
@@ -40,13 +41,6 @@ int width(JsonFields& fields, const char* key, int multiple) {
   const int value = fields.integer(key, multiple, kMaxWidth);
   if (value % multiple != 0) fields.wanted(key, fmt::format("a multiple of {}", multiple));
   return value;
-}
-
-// Refuses a present, non-null field unless it is `allowed`.
-void only(JsonFields& fields, const char* key, const SortedJson& allowed) {
-  if (!fields.has(key) || *fields.find(key) == allowed) return;
-  fields.wanted(key, fmt::format("{} (nothing else is implemented)", describe_json(allowed)),
-                Code::kUnsupported);
 }
 
 // One value in two spellings.
@@ -177,7 +171,7 @@ void read_selection(JsonFields& text, JsonFields& sparse, Config& config) {
       either({text, "index_local_blocks"}, {sparse, "sparse_local_block"}, 1, kMaxBlocks, 1);
   config.init_blocks =
       either({text, "index_init_blocks"}, {sparse, "sparse_init_block"}, 0, kMaxBlocks, 0);
-  only(sparse, "sparse_score_type", "max");
+  sparse.only("sparse_score_type", "max");
   bool any_sparse = false;
   for (const LayerKind& layer : config.layers) any_sparse = any_sparse || layer.sparse_attention;
   if (!any_sparse) return;
@@ -200,11 +194,11 @@ void read_selection(JsonFields& text, JsonFields& sparse, Config& config) {
 
 void read_rope(JsonFields& text, Config& config) {
   JsonFields parameters = text.object_or_empty("rope_parameters");
-  only(parameters, "rope_type", "default");
+  parameters.only("rope_type", "default");
   if (text.has("rope_scaling")) {
     JsonFields scaling = text.object_or_empty("rope_scaling");
-    only(scaling, "rope_type", "default");
-    only(scaling, "type", "default");
+    scaling.only("rope_type", "default");
+    scaling.only("type", "default");
     if (!scaling.has("rope_type") && !scaling.has("type")) {
       text.wanted("rope_scaling", "null (no scaling is implemented)", Code::kUnsupported);
     }
@@ -237,7 +231,7 @@ void read_rope(JsonFields& text, Config& config) {
 void read_activation(JsonFields& text, Config& config) {
   config.swiglu_alpha = static_cast<float>(text.number_or("swiglu_alpha", 1e-6, 1e3, 1.702));
   config.swiglu_limit = static_cast<float>(text.number_or("swiglu_limit", 1e-6, 1e6, 7.0));
-  only(text, "swiglu_beta", 1.0);
+  text.only("swiglu_beta", 1.0);
   const std::string act = text.text_or("hidden_act", "swigluoai");
   const bool flattened = act == "silu" && text.has("swiglu_alpha") && text.has("swiglu_limit");
   if (act != "swigluoai" && !flattened) {
@@ -269,77 +263,25 @@ void read_feed_forward(JsonFields& text, Config& config) {
   }
   config.routed_scale = static_cast<float>(text.number_or("routed_scaling_factor", 1e-6, 1e6, 1.0));
   config.router_bias = text.flag_or("use_routing_bias", true);
-  only(text, "scoring_func", "sigmoid");
-  only(text, "norm_topk_prob", true);
-  only(text, "n_group", 1);
-  only(text, "topk_group", 1);
+  text.only("scoring_func", "sigmoid");
+  text.only("norm_topk_prob", true);
+  text.only("n_group", 1);
+  text.only("topk_group", 1);
 }
 
 void refuse_what_nothing_implements(JsonFields& text) {
-  only(text, "use_gemma_norm", true);
-  only(text, "use_qk_norm", true);
-  only(text, "qk_norm_type", "per_head");
-  only(text, "attention_output_gate", false);
-  only(text, "attention_bias", false);
-  only(text, "mlp_bias", false);
+  text.only("use_gemma_norm", true);
+  text.only("use_qk_norm", true);
+  text.only("qk_norm_type", "per_head");
+  text.only("attention_output_gate", false);
+  text.only("attention_bias", false);
+  text.only("mlp_bias", false);
   if (text.has("sliding_window")) {
     text.wanted("sliding_window", "null (not implemented)", Code::kUnsupported);
   }
 }
 
-// ---- stored cache formats
-// ------------------------------------------------------------------------------------------
-
-struct KvDeclaration {
-  std::optional<KvFormat> main, index;
-};
-
-std::optional<KvFormat> kv_format(JsonFields& fields, const char* key) {
-  if (!fields.has(key)) return std::nullopt;
-  std::string name = fields.text_or(key, "");
-  for (char& c : name) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  if (name == "fp8" || name == "fp8_e4m3") return KvFormat::kFp8E4m3;
-  if (name == "nvfp4") return KvFormat::kNvfp4;
-  if (name == "bf16" || name == "bfloat16" || name == "none") return KvFormat::kBf16;
-  fields.wanted(key, "null, \"FP8\" or \"NVFP4\"", Code::kUnsupported);
-  return std::nullopt;
-}
-
-// compressed-tensors writes an object of quantisation arguments here, ModelOpt an object for FP8
-// and a bare name otherwise.
-std::optional<KvFormat> kv_scheme(JsonFields& fields) {
-  const char* key = "kv_cache_scheme";
-  if (!fields.has(key) || !fields.find(key)->is_object()) return kv_format(fields, key);
-  JsonFields scheme = fields.object_or_empty(key);
-  only(scheme, "type", "float");
-  const int bits = scheme.integer("num_bits", 1, 64);
-  if (bits != 8 && bits != 4) scheme.wanted("num_bits", "8 or 4", Code::kUnsupported);
-  return bits == 8 ? KvFormat::kFp8E4m3 : KvFormat::kNvfp4;
-}
-
-void read_kv(JsonFields& quantization, KvDeclaration& kv) {
-  const auto merge = [&](std::optional<KvFormat>& known, std::optional<KvFormat> found,
-                         const char* key) {
-    if (known && found && *known != *found) {
-      quantization.wanted(key, "what the other cache fields of the checkpoint declare");
-    }
-    if (found) known = found;
-  };
-  merge(kv.main, kv_format(quantization, "kv_cache_quant_algo"), "kv_cache_quant_algo");
-  merge(kv.main, kv_scheme(quantization), "kv_cache_scheme");
-  merge(kv.index, kv_format(quantization, "index_k_quant_type"), "index_k_quant_type");
-}
-
-KvFormats stored_formats(const KvDeclaration& kv) {
-  // The M3.1 release says "FP8" for the type of its arithmetic; index keys in NVFP4 are the mark of
-  // a release whose K and V are stored in NVFP4 too.
-  if (kv.index == KvFormat::kNvfp4) return {KvFormat::kNvfp4, KvFormat::kNvfp4};
-  const KvFormat main = kv.main.value_or(KvFormat::kBf16);
-  return {main, kv.index.value_or(main)};
-}
-
 // ---- documents
-// ----------------------------------------------------------------------------------------------------
 
 int token_id(JsonFields& root, JsonFields& text, const char* key, const char* other_key,
              int vocab) {
@@ -413,55 +355,6 @@ Result<Config> config_from(const std::string& json, const std::string& name,
   return config;
 }
 
-void read_stop_ids(JsonFields& fields, std::vector<int32_t>& ids) {
-  const char* key = "eos_token_id";
-  if (!fields.has(key)) return;
-  const SortedJson& value = *fields.find(key);
-  if (!value.is_array()) {
-    ids.push_back(fields.integer(key, 0, INT32_MAX));
-    return;
-  }
-  for (const SortedJson& item : value) {
-    const std::optional<int> id = json_integer(item, 0, INT32_MAX);
-    if (!id) fields.fail(fmt::format("{} has {}, wanted token ids", key, describe_json(item)));
-    ids.push_back(id.value_or(0));
-  }
-}
-
-Result<Ok> read_generation(const std::string& json, const std::string& name,
-                           GenerationDefaults& defaults) {
-  const Result<SortedJson> document = parse_sorted_json(json, name);
-  if (!document) return document.error();
-  FirstError error;
-  JsonFields fields(*document, name + ": ", error);
-  read_stop_ids(fields, defaults.stop_ids);
-  if (fields.has("temperature")) defaults.temperature = fields.number_or("temperature", 0, 100, 1);
-  if (fields.has("top_p")) defaults.top_p = fields.number_or("top_p", 0, 1, 1);
-  if (fields.has("top_k")) {
-    const int k = fields.integer("top_k", -1, INT32_MAX);
-    if (k > 0) defaults.top_k = k;
-  }
-  if (fields.has("do_sample") && !fields.flag_or("do_sample", true)) defaults.temperature = 0.0;
-  if (error) return *error;
-  return Ok{};
-}
-
-// The ids in config.json, for folders whose generation_config.json names none.
-Result<Ok> read_fallback_stop_ids(const std::string& json, const std::string& name,
-                                  GenerationDefaults& defaults) {
-  const Result<SortedJson> document = parse_sorted_json(json, name);
-  if (!document) return document.error();
-  FirstError error;
-  JsonFields root(*document, name + ": ", error);
-  read_stop_ids(root, defaults.stop_ids);
-  if (defaults.stop_ids.empty()) {
-    JsonFields text = root.object_or_empty("text_config");
-    read_stop_ids(text, defaults.stop_ids);
-  }
-  if (error) return *error;
-  return Ok{};
-}
-
 }  // namespace
 
 Result<Config> parse_config(const std::string& json, const std::string& name) {
@@ -477,25 +370,6 @@ Result<Config> load_config(const std::string& model_dir) {
   if (!hf && hf.error().code != Code::kNotFound) return hf.error();
   return config_from(*json, path, hf ? std::optional<std::string>(std::move(*hf)) : std::nullopt,
                      hf_path);
-}
-
-Result<GenerationDefaults> load_generation_defaults(const std::string& model_dir) {
-  GenerationDefaults defaults;
-  const std::string path = model_dir + "/generation_config.json";
-  const Result<std::string> json = read_file(path);
-  if (json) {
-    if (Result<Ok> read = read_generation(*json, path, defaults); !read) return read.error();
-  } else if (json.error().code != Code::kNotFound) {
-    return json.error();
-  }
-  if (!defaults.stop_ids.empty()) return defaults;
-  const std::string config_path = model_dir + "/config.json";
-  const Result<std::string> config = read_file(config_path);
-  if (!config) return config.error();
-  if (Result<Ok> read = read_fallback_stop_ids(*config, config_path, defaults); !read) {
-    return read.error();
-  }
-  return defaults;
 }
 
 }  // namespace minim

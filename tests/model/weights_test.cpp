@@ -129,7 +129,6 @@ const std::string kLayer1 = "language_model.model.layers.1.";
 const std::string kExpert = kLayer1 + "block_sparse_moe.experts.3.";
 
 // ---- what is found
-// -------------------------------------------------------------------------------------------------
 
 TEST(Weights, EveryGoldenCheckpointLoadsCompletely) {
   for (const char* name : {"m3-bf16", "m3-mxfp8", "m3-nvfp4", "m3-ct-nvfp4", "m3-native", "m3-text",
@@ -411,7 +410,6 @@ TEST(Weights, ExponentScalesMayCarryTheirOwnDtype) {
 }
 
 // ---- what is left
-// --------------------------------------------------------------------------------------------------
 
 TEST(Weights, TensorsOfOtherPartsAreNotedOrUnknown) {
   Folder folder = folder_like("m3-text");
@@ -446,7 +444,6 @@ TEST(Weights, OnlyCacheScalesOfOneAreAccepted) {
 }
 
 // ---- what is refused
-// -----------------------------------------------------------------------------------------------
 
 TEST(Weights, MissingTensorsAreNamedAndCounted) {
   Folder folder = folder_like("m3-nvfp4");

@@ -31,7 +31,6 @@ uint64_t fnv1a(std::string_view bytes, uint64_t seed = 0) {
 }
 
 // ---- reading and writing elements
-// ----------------------------------------------------------------------------------
 
 std::vector<float> floats_of(const StoredTensor& tensor) {
   std::vector<float> values(tensor.bytes.size() / dtype_bytes(tensor.dtype));
@@ -69,7 +68,6 @@ double largest(std::span<const float> values) {
 }
 
 // ---- quantised forms
-// -----------------------------------------------------------------------------------------------
 
 bool contains(const std::string& name, std::string_view part) {
   return name.find(part) != std::string::npos;
@@ -170,7 +168,6 @@ StoredTensors compressed_form(const StoredTensors& bf16) {
 }
 
 // ---- other names
-// ---------------------------------------------------------------------------------------------------
 
 StoredTensors first_two_layers(const StoredTensors& bf16) {
   StoredTensors out;
@@ -223,7 +220,6 @@ StoredTensors native_form(const StoredTensors& bf16) {
 }
 
 // ---- the vision tower: numbers from a counter
-// ----------------------------------------------------------------------
 
 constexpr uint64_t kSeed = 11;
 
