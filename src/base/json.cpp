@@ -31,6 +31,8 @@ bool too_deep(std::string_view text) {
   return false;
 }
 
+constexpr size_t kMaxReason = 160;
+
 template <typename AnyJson>
 Result<AnyJson> parse(std::string_view text, std::string_view what) {
   if (too_deep(text)) {
@@ -40,10 +42,12 @@ Result<AnyJson> parse(std::string_view text, std::string_view what) {
   try {
     return AnyJson::parse(text);
   } catch (const typename AnyJson::parse_error& e) {
-    // nlohmann's text begins with "[json.exception.parse_error.101] "; people need only the rest.
+    // nlohmann's text begins with "[json.exception.parse_error.101] " and may end with all that was
+    // read of a long string; people need only what is between.
     std::string_view reason = e.what();
     if (const size_t end = reason.find("] "); end != std::string_view::npos)
       reason.remove_prefix(end + 2);
+    if (reason.size() > kMaxReason) reason = reason.substr(0, reason.find("; last read"));
     return Error{Code::kInvalid, fmt::format("{}: not JSON at byte {}: {}", what, e.byte, reason)};
   } catch (const typename AnyJson::exception& e) {
     return Error{Code::kInvalid, fmt::format("{}: not JSON: {}", what, e.what())};

@@ -15,6 +15,13 @@ std::string nested(int levels) {
          std::string(static_cast<size_t>(levels), ']');
 }
 
+TEST(Json, ALongBrokenStringDoesNotMakeALongMessage) {
+  const Result<Json> parsed = parse_json("[\"" + std::string(100000, 'x') + "\n\"]", "body");
+  ASSERT_FALSE(parsed);
+  EXPECT_LT(parsed.error().message.size(), 300u);
+  EXPECT_EQ(parsed.error().message.find('\n'), std::string::npos);
+}
+
 TEST(Json, KeysKeepTheirOrder) {
   const Result<Json> value = parse_json(R"({"z": 1, "a": [true, null, 2.5], "m": "x"})", "test");
   ASSERT_TRUE(value) << value.error().message;
