@@ -16,18 +16,17 @@ constexpr size_t kChannels = 128;
 // Panels want 64-byte alignment.
 class AlignedBytes {
  public:
-  explicit AlignedBytes(const std::vector<uint8_t>& bytes) : storage_(bytes.size() + 64) {
+  explicit AlignedBytes(const std::vector<uint8_t>& bytes)
+      : lines_(bytes.size() / sizeof(Line) + 1) {
     if (!bytes.empty()) std::memcpy(data(), bytes.data(), bytes.size());
   }
-  AlignedBytes(const AlignedBytes&) = delete;
-  AlignedBytes& operator=(const AlignedBytes&) = delete;
-  uint8_t* data() {
-    const auto address = reinterpret_cast<uintptr_t>(storage_.data());
-    return storage_.data() + ((64 - address % 64) % 64);
-  }
+  uint8_t* data() { return lines_.data()->bytes; }
 
  private:
-  std::vector<uint8_t> storage_;
+  struct alignas(64) Line {
+    uint8_t bytes[64];
+  };
+  std::vector<Line> lines_;
 };
 
 bool same_linear(const Kernels& a, const Kernels& b, Draw& draw) {
