@@ -18,6 +18,12 @@ MINIM_COUNTED void* operator new(size_t bytes) {
   std::abort();
 }
 MINIM_COUNTED void* operator new[](size_t bytes) { return operator new(bytes); }
+MINIM_COUNTED void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return operator new(bytes);
+}
+MINIM_COUNTED void* operator new[](size_t bytes, const std::nothrow_t&) noexcept {
+  return operator new(bytes);
+}
 MINIM_COUNTED void operator delete(void* memory) noexcept { std::free(memory); }
 MINIM_COUNTED void operator delete[](void* memory) noexcept { std::free(memory); }
 MINIM_COUNTED void operator delete(void* memory, size_t) noexcept { std::free(memory); }
