@@ -121,6 +121,8 @@ constexpr size_t index_panel_bytes(TileFormat format) {
                      kChannels);
 }
 
+constexpr size_t kRowTile = 8;  // rows that share the decoding of a panel
+
 // Lane l keeps the best score of the keys l, 16 + l, ...; NaN never wins.
 template <int kP, int kT>
 inline void keep_best(const V16 (&scores)[kP][kT], size_t first_panel, const int32_t* n_visible,
@@ -162,40 +164,48 @@ inline float largest_of(V16 v) {
   return best + 0.0f;  // a zero of either sign becomes +0, so the order of comparison does not show
 }
 
-// At most kRows rows. bf16 keys are decoded on the fly, the others once a panel into a buffer in
-// the first-level cache.
+// At most kRows rows. bf16 keys are decoded on the fly, the others once into a buffer in the
+// first-level cache, two panels at a time: a single row then has four chains on its way.
 inline void score_row_tile(TileFormat format, bool round, const uint8_t* tile, const float* q,
                            size_t n_rows, const int32_t* n_visible, size_t n_panels, float* out) {
-  constexpr size_t kRows = 8;
-  V16 best[kRows];
+  V16 best[kRowTile];
   for (V16& b : best) b = set1(-__builtin_inff());
   const bool direct = format == TileFormat::kBf16 && !round;
-  const size_t step = direct ? n_panels : 1;
-  alignas(64) float buffer[kChannels * 16];
-  for (size_t p = 0; p < n_panels; p += step) {
-    const uint8_t* keys = tile + p * index_panel_bytes(format);
-    if (!direct) unpack_keys(format, round, keys, buffer);
-    const auto* floats = reinterpret_cast<const uint8_t*>(buffer);
+  const size_t stride = index_panel_bytes(format);
+  constexpr size_t kBuffered = 2;
+  alignas(64) float buffer[kBuffered][kChannels * 16];
+  const auto* floats = reinterpret_cast<const uint8_t*>(buffer);
+  for (size_t p = 0; p < n_panels;) {
+    const size_t left = n_panels - p, n = direct ? left : left < kBuffered ? left : kBuffered;
+    const uint8_t* keys = tile + p * stride;
+    for (size_t i = 0; i < n && !direct; ++i) {
+      // Decoding is too long for the processor to look past it, so the panels after these are asked
+      // for now.
+      for (size_t line = 0; line < stride; line += 64) {
+        prefetch(keys + (i + kBuffered) * stride + line);
+      }
+      unpack_keys(format, round, keys + i * stride, buffer[i]);
+    }
     size_t m = 0;
     for (; m + 4 <= n_rows; m += 4) {
       const float* rows = q + m * kChannels;
-      direct ? score_rows<PanelFormat::kBf16, 1, 4>(keys, step, p, rows, n_visible + m, best + m)
-             : score_rows<PanelFormat::kF32, 1, 4>(floats, step, p, rows, n_visible + m, best + m);
+      direct ? score_rows<PanelFormat::kBf16, 1, 4>(keys, n, p, rows, n_visible + m, best + m)
+             : score_rows<PanelFormat::kF32, 1, 4>(floats, n, p, rows, n_visible + m, best + m);
     }
     for (; m < n_rows; ++m) {
       const float* row = q + m * kChannels;
-      direct ? score_rows<PanelFormat::kBf16, 4, 1>(keys, step, p, row, n_visible + m, best + m)
-             : score_rows<PanelFormat::kF32, 1, 1>(floats, step, p, row, n_visible + m, best + m);
+      direct ? score_rows<PanelFormat::kBf16, 4, 1>(keys, n, p, row, n_visible + m, best + m)
+             : score_rows<PanelFormat::kF32, 2, 1>(floats, n, p, row, n_visible + m, best + m);
     }
+    p += n;
   }
   for (size_t m = 0; m < n_rows; ++m) out[m] = largest_of(best[m]);
 }
 
 void index_scores(TileFormat format, AttentionMode mode, const uint8_t* tile, const float* q,
                   size_t n_rows, const int32_t* n_visible, float* out) noexcept {
-  constexpr size_t kRows = 8;
-  for (size_t m = 0; m < n_rows; m += kRows) {
-    const size_t n = n_rows - m < kRows ? n_rows - m : kRows;
+  for (size_t m = 0; m < n_rows; m += kRowTile) {
+    const size_t n = n_rows - m < kRowTile ? n_rows - m : kRowTile;
     int32_t n_keys = 0;
     for (size_t i = 0; i < n; ++i) n_keys = n_visible[m + i] > n_keys ? n_visible[m + i] : n_keys;
     const size_t n_panels = (static_cast<size_t>(n_keys) + kPanelRows - 1) / kPanelRows;
