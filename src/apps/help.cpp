@@ -179,7 +179,10 @@ std::string markdown_reference() {
     for (const std::string_view paragraph : paragraphs(command.description)) {
       out += fmt::format("\n{}\n", paragraph);
     }
-    if (const auto own = own_options(command); !own.empty()) out += "\n" + markdown_table(own);
+    if (const auto own = own_options(command); !own.empty()) {
+      out += '\n';
+      out += markdown_table(own);
+    }
   }
   return out + "\n## Common flags\n\n" + markdown_table(common_options());
 }

@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "text/utf8.h"
-
 namespace minim {
 
 const SortedJson* member(const SortedJson& object, const char* key) {
@@ -34,14 +32,6 @@ Result<bool> bool_member(const SortedJson& object, const char* key, bool absent,
                                              value->type_name())};
   }
   return value->get<bool>();
-}
-
-std::string in_quotes(std::string_view text) {
-  constexpr size_t kLongest = 60;
-  std::string shown(text.substr(0, kLongest));
-  shown.resize(valid_utf8_length(shown));
-  if (shown.size() < text.size()) shown += "…";
-  return SortedJson(shown).dump();
 }
 
 }  // namespace minim

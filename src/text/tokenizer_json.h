@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "base/result.h"
 
 namespace minim {
@@ -16,8 +17,5 @@ const SortedJson* member(const SortedJson& object, const char* key);
 Result<std::string> string_member(const SortedJson& object, const char* key, std::string_view name);
 Result<bool> bool_member(const SortedJson& object, const char* key, bool absent,
                          std::string_view name);
-
-// "text" as a JSON string for messages: no line breaks, cut off when long.
-std::string in_quotes(std::string_view text);
 
 }  // namespace minim
