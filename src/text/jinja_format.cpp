@@ -252,7 +252,7 @@ class Percent {
       return void(rt_.fail("a format width or precision is too large"));
     }
     if (spec.zero && spec.align != '<' && !conversion) {
-      spec.fill = "0";
+      spec.fill = '0';
       spec.align = '=';
     }
     switch (spec.type) {
@@ -455,7 +455,7 @@ class Brace {
     if (peek() == '0') {
       ++pos;
       if (!spec->align) {
-        spec->fill = "0";
+        spec->fill = '0';
         spec->align = '=';
       }
     }
