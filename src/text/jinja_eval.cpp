@@ -579,6 +579,7 @@ Value Evaluator::eval_dict(const Expr& e) {
   for (size_t i = 0; i + 1 < e.kids.size() && !rt_.failed(); i += 2) {
     Value key = kid(e, i);
     Value value = kid(e, i + 1);
+    if (!rt_.spend_key(key)) return Value();
     std::string name;
     if (!dict_key(key, &name))
       return rt_.fail(fmt::format("unhashable type: '{}'", type_name(key)));

@@ -300,7 +300,7 @@ Value truncate(Runtime& rt, const Value& v, const Args& args) {
   if (leeway < 0) return rt.fail("truncate: leeway must not be negative");
   const auto size = rt.length(v);
   if (!size) return rt.fail(fmt::format("object of type '{}' has no len()", type_name(v)));
-  if (static_cast<Int>(*size) <= length + leeway) return v;
+  if (static_cast<Int>(*size) - length <= leeway) return v;
   if (!v.is_string()) return rt.fail("truncate wants a string");
   Text kept =
       v.text().slice(0, byte_offset(v.text().view(), static_cast<size_t>(length - end_size)));

@@ -191,6 +191,7 @@ Value unique(Runtime& rt, const Value& v, const Args& args) {
   Dict seen;
   Items out;
   for (auto& [key, value] : keyed) {
+    if (!rt.spend_key(key)) return Value();
     std::string name;
     if (!dict_key(key, &name)) return rt.fail(fmt::format("unhashable type: '{}'", type_name(key)));
     if (seen.find(key) != Dict::npos) continue;

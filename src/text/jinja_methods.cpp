@@ -147,6 +147,7 @@ Value split(Runtime& rt, const Value& self, const Args& args) {
   const Text separator = p.text(0, "");
   if (!p.ok()) return Value();
   if (separator.empty()) return rt.fail("empty separator");
+  if (!rt.spend_search(self.text().view(), separator.view())) return Value();
   return list_of_texts(rt, split_at(self.text(), separator.view(), limit, from_right));
 }
 
@@ -156,6 +157,7 @@ Value partition(Runtime& rt, const Value& self, const Args& args) {
   const Text separator = p.text(0, "");
   if (!p.ok()) return Value();
   if (separator.empty()) return rt.fail("empty separator");
+  if (!rt.spend_search(self.text().view(), separator.view())) return Value();
   const Text& text = self.text();
   const size_t at =
       from_right ? text.view().rfind(separator.view()) : text.view().find(separator.view());
@@ -217,7 +219,7 @@ template <bool last, Miss miss>
 Value find(Runtime& rt, const Value& self, const Args& args) {
   Params p(rt, "find", args, {"sub", "start", "end"}, 1);
   const Text sought = p.text(0, "");
-  if (!p.ok()) return Value();
+  if (!p.ok() || !rt.spend_search(self.text().view(), sought.view())) return Value();
   const std::string_view text = self.text().view();
   if (const auto range = window(p, text, 1)) {
     const std::string_view part = text.substr(range->first, range->second - range->first);
@@ -231,7 +233,7 @@ Value find(Runtime& rt, const Value& self, const Args& args) {
 Value count(Runtime& rt, const Value& self, const Args& args) {
   Params p(rt, "count", args, {"sub", "start", "end"}, 1);
   const Text sought = p.text(0, "");
-  if (!p.ok()) return Value();
+  if (!p.ok() || !rt.spend_search(self.text().view(), sought.view())) return Value();
   const auto range = window(p, self.text().view(), 1);
   if (!range) return Value::integer(0);
   const std::string_view part =
@@ -377,7 +379,7 @@ Value not_supported(Runtime& rt, const Value&, const Args&) {
 
 Value dict_get(Runtime& rt, const Value& self, const Args& args) {
   Params p(rt, "get", args, {"key", "default"}, 1);
-  if (!p.ok()) return Value();
+  if (!p.ok() || !rt.spend_key(p.value(0))) return Value();
   std::string name;
   if (!dict_key(p.value(0), &name))
     return rt.fail(fmt::format("unhashable type: '{}'", type_name(p.value(0))));

@@ -72,6 +72,14 @@ bool Runtime::spend(uint64_t steps) {
   return false;
 }
 
+bool Runtime::spend_search(std::string_view text, std::string_view needle) {
+  if (needle.size() > text.size()) return spend();
+  constexpr double kBytesAStep = 4096;
+  const double compared =
+      static_cast<double>(text.size() - needle.size() + 1) * static_cast<double>(needle.size());
+  return spend(1 + static_cast<uint64_t>(compared / kBytesAStep));
+}
+
 bool Runtime::room(uint64_t bytes) {
   if (failed()) return false;
   if (bytes > kMaxStringBytes) {
@@ -335,10 +343,11 @@ bool Runtime::contains(const Value& container, const Value& item) {
       fail(fmt::format("'in <string>' requires string as left operand, not {}", type_name(item)));
       return false;
     }
-    if (!spend(container.text().size() / 256)) return false;
+    if (!spend_search(container.text().view(), item.text().view())) return false;
     return container.text().view().find(item.text().view()) != std::string_view::npos;
   }
   if (container.is(Kind::kDict)) {
+    if (!spend_key(item)) return false;
     std::string key;
     if (!dict_key(item, &key)) {
       fail(fmt::format("unhashable type: '{}'", type_name(item)));
@@ -428,6 +437,7 @@ bool Runtime::attribute_of(const Value& object, std::string_view name, Value* ou
 
 bool Runtime::item_of(const Value& object, const Value& index, Value* out) {
   if (object.is(Kind::kDict)) {
+    if (!spend_key(index)) return false;
     const size_t at = object.dict().find(index);
     if (at == Dict::npos) return false;
     *out = object.dict().items[at].second;

@@ -48,6 +48,10 @@ class Runtime {
   int line() const { return line_; }
   const std::tm& now() const { return now_; }
   bool spend(uint64_t steps = 1);
+  // Pays for looking for `needle` in a text: in the worst case every place compares all of it.
+  bool spend_search(std::string_view text, std::string_view needle);
+  // Pays for hashing a key.
+  bool spend_key(const Value& key) { return !key.is_string() || spend(key.text().size() / 256); }
   // May a string of so many bytes be made?
   bool room(uint64_t bytes);
 

@@ -132,7 +132,7 @@ Text text_strip(const Text& text, const Text* chars, int sides) {
 Text text_replace(Runtime& rt, const Text& text, const Text& from, const Text& to, Int count) {
   Text out;
   const std::string_view bytes = text.view();
-  if (!rt.spend(text.size() / 256)) return out;
+  if (!rt.spend_search(text.view(), from.view())) return out;
   size_t pos = 0;
   const auto too_long = [&] { return out.size() > kMaxStringBytes && !rt.room(out.size()); };
   if (from.empty()) {

@@ -99,6 +99,9 @@ bool Value::same(const Value& other) const {
   return false;
 }
 
+// A tuple that holds another twice, which holds another twice, ... has a key of exponential size.
+constexpr size_t kLongestTuplePart = 4096;
+
 bool dict_key(const Value& key, std::string* out) {
   switch (key.kind()) {
     case Kind::kString:
@@ -130,7 +133,7 @@ bool dict_key(const Value& key, std::string* out) {
       out->append("t").append(std::to_string(list.items.size()));
       for (const Value& item : list.items) {
         std::string part;
-        if (!dict_key(item, &part)) return false;
+        if (!dict_key(item, &part) || part.size() > kLongestTuplePart) return false;
         out->append(",").append(std::to_string(part.size())).append(":").append(part);
       }
       return true;

@@ -159,8 +159,8 @@ struct Dict {
   std::unordered_map<std::string, size_t> index_;
 };
 
-// A text that is equal for equal keys, with a kind prefix; false for values that Python cannot
-// hash.
+// A text that is equal for equal keys, with a kind prefix; false for tuples whose parts exceed 4
+// KiB and for values that Python cannot hash.
 bool dict_key(const Value& key, std::string* out);
 
 struct Args {

@@ -231,6 +231,11 @@ TEST(ChatTemplateLimits, EndlessWorkIsStopped) {
   stopped(
       "{% set ns = namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor "
       "%}");
+  stopped(
+      "{% set ns = namespace(x=(1,)) %}{% for i in range(60) %}{% set ns.x = (ns.x, ns.x) %}"
+      "{% endfor %}{{ {ns.x: 1} }}");
+  stopped("{{ ('a' * 3000000).find('a' * 1500000 ~ 'b') }}");
+  stopped("{{ ('a' * 1500000 ~ 'b') in 'a' * 3000000 }}");
   stopped("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}");
   stopped("{% macro f(x) %}{{ f([[[[[[[[x]]]]]]]]) }}{% endmacro %}{{ f(1) }}");
   stopped("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}");
