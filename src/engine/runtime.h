@@ -26,8 +26,8 @@ enum class Numerics : uint8_t { kExact, kReference };
 struct RuntimeOptions {
   std::string model_dir;
   std::string isa = "auto";
-  int n_threads = 0;                  // 0: the processors this process may run on
-  std::optional<KvFormat> kv, index;  // empty: what the checkpoint declares
+  int n_threads = 0;                            // 0: the processors this process may run on
+  std::optional<KvFormat> kv = {}, index = {};  // empty: what the checkpoint declares
   AttentionMode attention = AttentionMode::kDirect;
   Numerics numerics = Numerics::kExact;
   KvOrder order = KvOrder::kBlockOuter;

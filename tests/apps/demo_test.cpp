@@ -85,9 +85,9 @@ INSTANTIATE_TEST_SUITE_P(Demo, DemoSkill,
                                            Skill{"needle, beyond the budget", 10, 9},
                                            Skill{"needle, far", 4, 3}, Skill{"tool call", 10, 9},
                                            Skill{"answer from tool result", 10, 8}),
-                         [](const ::testing::TestParamInfo<Skill>& info) {
+                         [](const ::testing::TestParamInfo<Skill>& tested) {
                            std::string name;
-                           for (const char* c = info.param.name; *c != '\0'; ++c) {
+                           for (const char* c = tested.param.name; *c != '\0'; ++c) {
                              if (std::isalnum(static_cast<unsigned char>(*c))) name += *c;
                            }
                            return name;

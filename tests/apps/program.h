@@ -67,8 +67,8 @@ struct Outcome {
 };
 
 struct RunOptions {
-  std::string input;                     // of standard input
-  std::vector<std::string> environment;  // "NAME=value", beside PATH, HOME and TERM
+  std::string input = {};                     // of standard input
+  std::vector<std::string> environment = {};  // "NAME=value", beside PATH, HOME and TERM
   rlim_t address_space = RLIM_INFINITY;
 };
 
