@@ -103,7 +103,7 @@ TEST(Demo, FindsANeedleThatSelectionMustReachFor) {
   // Four blocks of 128 tokens are read, the own one among them; the text is far longer, so the
   // answer is right only if the indexer picks the block with the code.
   std::string text = "The code of tiger is 4821.";
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 100; ++i) {
     text += i % 2 == 0 ? " The old road leads to the sea." : " It was a quiet morning.";
   }
   const Json found =

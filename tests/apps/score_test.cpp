@@ -139,7 +139,8 @@ TEST(Score, TextGoesThroughTheTokenizerAndUnusedRowsAreNoTokens) {
   const std::string demo = MINIM_DEMO_MODEL;
   const Outcome ids = run_minim({"tokenize", "--model", demo, "--text", "The code of tiger"});
   std::string list;
-  for (const Json& id : ids.lines()[0]["tokens"]) {
+  const Json tokens = ids.lines()[0]["tokens"];
+  for (const Json& id : tokens) {
     list += (list.empty() ? "" : ",") + std::to_string(id.get<int>());
   }
   const Outcome text = run_minim({"score", "--model", demo, "--text", "The code of tiger"});

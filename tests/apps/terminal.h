@@ -70,12 +70,23 @@ class Terminal {
     return false;
   }
 
-  // Of the program, 128 + signal when one ended it; waits for a minute.
-  int exit_code() {
+  // Reads until `n` more bytes have come behind what was waited for.
+  bool wait_for_bytes(size_t n) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (seen_.size() < waited_ + n) {
+      if (std::chrono::steady_clock::now() > end || !read_some(200)) return false;
+    }
+    return true;
+  }
+
+  // Of the program, 128 + signal when one ended it; waits for a minute. `nudge` is typed until
+  // then: a key that is pressed before the editor has taken over the terminal is lost.
+  int exit_code(const std::string& nudge = "") {
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     int status = 0;
     while (std::chrono::steady_clock::now() < end) {
-      read_some(20);
+      type(nudge);
+      read_some(50);
       if (waitpid(child_, &status, WNOHANG) != child_) continue;
       child_ = -1;
       return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

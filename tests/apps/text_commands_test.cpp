@@ -99,7 +99,8 @@ TEST(Tokenize, FlagsAreOneInput) {
   EXPECT_EQ(special.lines()[0]["tokens"].size(), 3u);
   EXPECT_GT(ids.lines()[0]["tokens"].size(), 3u);
   std::string list;
-  for (const Json& id : ids.lines()[0]["tokens"]) {
+  const Json tokens = ids.lines()[0]["tokens"];
+  for (const Json& id : tokens) {
     list += (list.empty() ? "" : ",") + std::to_string(id.get<int>());
   }
   const Outcome back = run_minim({"detokenize", "--model", kTokenizer, "--tokens", list});
