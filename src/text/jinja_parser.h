@@ -1,7 +1,6 @@
 // The syntax tree of a template, and the parser that makes it: jinja2 3.1.6's grammar with loop
-// controls and
-// {% generation %} blocks. Template inheritance and includes are refused by name (a chat template
-// is one file).
+// controls and {% generation %} blocks. Template inheritance and includes are refused by name (a
+// chat template is one file).
 #pragma once
 
 #include <memory>
