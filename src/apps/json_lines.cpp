@@ -34,16 +34,19 @@ Error bad_id(const std::string& where, size_t index, const std::string& found, i
 }  // namespace
 
 Result<JsonLines> JsonLines::open(const std::string& path) {
-  JsonLines lines;
-  lines.name_ = path == "-" ? "standard input" : path;
-  if (path != "-") {
-    auto file = std::make_unique<std::ifstream>(path, std::ios::binary);
-    if (!*file) {
-      return Error{Code::kNotFound,
-                   fmt::format("cannot read {}: {}", path, std::generic_category().message(errno))};
-    }
-    lines.file_ = std::move(file);
+  if (path == "-") return of(nullptr, "standard input");
+  auto file = std::make_unique<std::ifstream>(path, std::ios::binary);
+  if (!*file) {
+    return Error{Code::kNotFound,
+                 fmt::format("cannot read {}: {}", path, std::generic_category().message(errno))};
   }
+  return of(std::move(file), path);
+}
+
+JsonLines JsonLines::of(std::unique_ptr<std::istream> stream, std::string name) {
+  JsonLines lines;
+  lines.file_ = std::move(stream);
+  lines.name_ = std::move(name);
   return lines;
 }
 
@@ -73,8 +76,8 @@ Result<Ok> check_keys(const JsonLine& line, std::initializer_list<std::string_vi
     for (const std::string_view name : known) {
       names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
     }
-    return Error{Code::kInvalid, fmt::format("{}: unknown key \"{}\"; known are {}", line.where,
-                                             member.key(), names)};
+    return Error{Code::kInvalid, fmt::format("{}: unknown key {}; known are {}", line.where,
+                                             shown(Json(member.key())), names)};
   }
   return Ok{};
 }

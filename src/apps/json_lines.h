@@ -23,6 +23,8 @@ class JsonLines {
  public:
   // A file, or standard input for "-".
   static Result<JsonLines> open(const std::string& path);
+  // What a stream holds; `name` is for messages.
+  static JsonLines of(std::unique_ptr<std::istream> stream, std::string name);
   // The next line that is not blank; nullopt at the end. An error names the line.
   Result<std::optional<JsonLine>> next();
 
