@@ -30,7 +30,7 @@ class Loop : public Object {
     items_.clear();
     ahead_.clear();
     current_ = previous_ = Value();
-    changed_.clear();
+    last_changed_.reset();
   }
 
   // Moves to the next item; false at the end or on failure.
@@ -54,7 +54,6 @@ class Loop : public Object {
   Int index0_ = -1;
   int depth0_;
   std::optional<std::vector<Value>> last_changed_;
-  std::vector<Value> changed_;
 };
 
 class LoopMethod : public Object {
