@@ -362,7 +362,7 @@ Value sum(Runtime& rt, const Value& v, const Args& args) {
   return total;
 }
 
-constexpr std::pair<std::string_view, Filter> kFilters[] = {
+constexpr NamedFilter kFilters[] = {
     {"batch", batch},
     {"dictsort", dictsort},
     {"first", first},
@@ -387,12 +387,7 @@ constexpr std::pair<std::string_view, Filter> kFilters[] = {
 
 }  // namespace
 
-Filter find_sequence_filter(std::string_view name) {
-  for (const auto& [known, filter] : kFilters) {
-    if (known == name) return filter;
-  }
-  return nullptr;
-}
+Filter find_sequence_filter(std::string_view name) { return find_in(kFilters, name); }
 
 // A merge sort of our own: std::stable_sort wants an order without contradictions, and NaN or a
 // failure half-way break that.
