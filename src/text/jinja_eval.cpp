@@ -37,9 +37,7 @@ Value from_json(Runtime& rt, const Json& json, int depth) {
       auto list = std::make_shared<List>();
       for (const Json& item : json) {
         list->items.push_back(from_json(rt, item, depth + 1));
-        const Value& made = list->items.back();
-        if (made.is(Kind::kList)) list->depth = std::max(list->depth, made.list().depth + 1);
-        if (made.is(Kind::kDict)) list->depth = std::max(list->depth, made.dict().depth + 1);
+        list->depth = std::max(list->depth, depth_of(list->items.back()) + 1);
       }
       return Value::list(std::move(list));
     }

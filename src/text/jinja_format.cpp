@@ -297,7 +297,7 @@ class Percent {
     if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000))
       return void(rt_.fail("%c requires int or char"));
     std::string text;
-    append_utf8(static_cast<char32_t>(c), &text);
+    append_utf8(text, static_cast<char32_t>(c));
     out_.append(lay_out_text(Text(text, false), spec, '>'));
   }
 

@@ -391,7 +391,7 @@ class Lexer {
         size_t p = i + 1;
         for (; p < text.size() && p < i + 4 && text[p] >= '0' && text[p] <= '7'; ++p)
           value = value * 8 + static_cast<char32_t>(text[p] - '0');
-        append_utf8(value, out);
+        append_utf8(*out, value);
         i = p;
       } else if (c == 'x' || c == 'u' || c == 'U') {
         if (!hex_escape(text, &i, c == 'x' ? 2 : c == 'u' ? 4 : 8, out)) return false;
@@ -420,7 +420,7 @@ class Lexer {
       fail("an escape in a string literal is not a Unicode scalar value");
       return false;
     }
-    append_utf8(value, out);
+    append_utf8(*out, value);
     *i += 2 + n;
     return true;
   }

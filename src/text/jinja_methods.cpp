@@ -34,7 +34,7 @@ Text swap_case(const Text& text) {
     else if (python_is_lower(c))
       append_upper(c, &piece);
     else
-      append_utf8(c, &piece);
+      append_utf8(piece, c);
     out.append(piece, text.from_template_at(begin));
   }
   return out;

@@ -86,7 +86,7 @@ Text text_lower(const Text& text) {
   return map_chars(text, [bytes](char32_t c, size_t begin, size_t end, std::string* out) {
     constexpr char32_t kSigma = 0x3A3, kFinalSigma = 0x3C2;
     if (c == kSigma && is_final_sigma(bytes, begin, end))
-      append_utf8(kFinalSigma, out);
+      append_utf8(*out, kFinalSigma);
     else
       append_lower(c, out);
   });
@@ -99,7 +99,7 @@ Text text_capitalize(const Text& text) {
     if (begin == 0)
       append_title(c, out);
     else if (c == kSigma && is_final_sigma(bytes, begin, end))
-      append_utf8(kFinalSigma, out);
+      append_utf8(*out, kFinalSigma);
     else
       append_lower(c, out);
   });

@@ -172,9 +172,7 @@ void Dict::set(Value key, Value value) {
   std::string name;
   const bool hashable = dict_key(key, &name);
   CHECK(hashable);
-  if (value.is(Kind::kList)) depth = std::max(depth, value.list().depth + 1);
-  if (value.is(Kind::kDict)) depth = std::max(depth, value.dict().depth + 1);
-  if (key.is(Kind::kList)) depth = std::max(depth, key.list().depth + 1);
+  depth = std::max({depth, depth_of(value) + 1, depth_of(key) + 1});
   const auto [at, added] = index_.emplace(std::move(name), items.size());
   if (added) {
     items.emplace_back(std::move(key), std::move(value));
@@ -209,9 +207,13 @@ std::string_view type_name(const Value& value) {
     case Kind::kObject:
       return value.object()->type_name();
     case Kind::kList:
-      break;
+      return type_name(value.list().kind);
   }
-  switch (value.list().kind) {
+  return "object";
+}
+
+std::string_view type_name(ListKind kind) {
+  switch (kind) {
     case ListKind::kList:
       return "list";
     case ListKind::kTuple:
@@ -232,73 +234,10 @@ std::string_view type_name(const Value& value) {
   return "list";
 }
 
-size_t count_code_points(std::string_view text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-size_t byte_offset(std::string_view text, size_t index) {
-  size_t pos = 0;
-  while (pos < text.size() && index > 0) {
-    ++pos;
-    while (pos < text.size() && (text[pos] & 0xC0) == 0x80) ++pos;
-    --index;
-  }
-  return pos;
-}
-
-char32_t next_code_point(std::string_view text, size_t* pos) {
-  const auto byte = [&](size_t i) -> char32_t {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
-  };
-  const char32_t lead = byte(*pos);
-  const size_t n = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  char32_t c = n == 1 ? lead : lead & (0x7F >> n);
-  for (size_t i = 1; i < n; ++i) c = c << 6 | (byte(*pos + i) & 0x3F);
-  *pos = std::min(text.size(), *pos + n);
-  return c;
-}
-
-void append_utf8(char32_t c, std::string* out) {
-  if (c < 0x80) {
-    *out += static_cast<char>(c);
-  } else if (c < 0x800) {
-    *out += static_cast<char>(0xC0 | c >> 6);
-    *out += static_cast<char>(0x80 | (c & 0x3F));
-  } else if (c < 0x10000) {
-    *out += static_cast<char>(0xE0 | c >> 12);
-    *out += static_cast<char>(0x80 | (c >> 6 & 0x3F));
-    *out += static_cast<char>(0x80 | (c & 0x3F));
-  } else {
-    *out += static_cast<char>(0xF0 | c >> 18);
-    *out += static_cast<char>(0x80 | (c >> 12 & 0x3F));
-    *out += static_cast<char>(0x80 | (c >> 6 & 0x3F));
-    *out += static_cast<char>(0x80 | (c & 0x3F));
-  }
-}
-
-bool valid_utf8(std::string_view text) {
-  const auto tail = [&](size_t i) { return i < text.size() && (text[i] & 0xC0) == 0x80; };
-  for (size_t i = 0; i < text.size();) {
-    const unsigned char lead = static_cast<unsigned char>(text[i]);
-    const size_t n = lead < 0x80   ? 1
-                     : lead < 0xC2 ? 0
-                     : lead < 0xE0 ? 2
-                     : lead < 0xF0 ? 3
-                     : lead < 0xF5 ? 4
-                                   : 0;
-    if (n == 0) return false;
-    for (size_t k = 1; k < n; ++k) {
-      if (!tail(i + k)) return false;
-    }
-    size_t pos = i;
-    const char32_t c = next_code_point(text, &pos);
-    if ((n == 3 && c < 0x800) || (n == 4 && (c < 0x10000 || c > 0x10FFFF)) ||
-        (c >= 0xD800 && c < 0xE000))
-      return false;
-    i += n;
-  }
-  return true;
+int depth_of(const Value& value) {
+  return value.is(Kind::kList)   ? value.list().depth
+         : value.is(Kind::kDict) ? value.dict().depth
+                                 : 0;
 }
 
 std::string int_to_string(Int value) {

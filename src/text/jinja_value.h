@@ -13,6 +13,8 @@
 #include <variant>
 #include <vector>
 
+#include "text/utf8.h"
+
 namespace minim::jinja {
 
 // Integers: 128 bits, so that every product of two JSON integers fits. Python has no limit; here a
@@ -171,15 +173,10 @@ struct Args {
 
 // As Python's type(x).__name__.
 std::string_view type_name(const Value& value);
+std::string_view type_name(ListKind kind);
 
-// UTF-8 by code point. `text` must be valid UTF-8.
-size_t count_code_points(std::string_view text);
-// Byte offset of code point `index` (or the size, if there are fewer).
-size_t byte_offset(std::string_view text, size_t index);
-// Decodes the code point at *pos and moves past it.
-char32_t next_code_point(std::string_view text, size_t* pos);
-void append_utf8(char32_t c, std::string* out);
-bool valid_utf8(std::string_view text);
+// Levels of containers in a value: 0 for what is none.
+int depth_of(const Value& value);
 
 std::string int_to_string(Int value);
 

@@ -51,7 +51,7 @@ void append_mapped(char32_t c, std::span<const CaseRun> runs, std::span<const Ca
       break;
     }
   }
-  jinja::append_utf8(c, out);
+  append_utf8(*out, c);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 // hides the ranges.
 #include "text/utf8.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace minim {
@@ -27,6 +28,8 @@ Lead lead_of(uint8_t byte) {
   if (byte == 0xF4) return {4, 0x80, 0x8F};
   return {0, 0, 0};
 }
+
+bool is_continuation(char c) { return (static_cast<uint8_t>(c) & 0xC0) == 0x80; }
 
 }  // namespace
 
@@ -63,6 +66,8 @@ size_t valid_utf8_length(std::string_view bytes) {
   return at;
 }
 
+bool valid_utf8(std::string_view bytes) { return valid_utf8_length(bytes) == bytes.size(); }
+
 char32_t utf8_code_point(std::string_view character) {
   const uint8_t first = static_cast<uint8_t>(character[0]);
   if (character.size() == 1) return first;
@@ -90,6 +95,29 @@ void append_utf8(std::string& out, char32_t code_point) {
     tail(6);
     tail(0);
   }
+}
+
+size_t count_code_points(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return !is_continuation(c); }));
+}
+
+size_t byte_offset(std::string_view text, size_t index) {
+  size_t pos = 0;
+  while (pos < text.size() && index > 0) {
+    ++pos;
+    while (pos < text.size() && is_continuation(text[pos])) ++pos;
+    --index;
+  }
+  return pos;
+}
+
+char32_t next_code_point(std::string_view text, size_t* pos) {
+  const uint8_t lead = static_cast<uint8_t>(text[*pos]);
+  const size_t length = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  const std::string_view character = text.substr(*pos, length);
+  *pos += character.size();
+  return utf8_code_point(character);
 }
 
 bool is_white_space(char32_t c) {
