@@ -1,5 +1,5 @@
 // Budgets, the making of values, printing, and the binding of arguments. The rest of the class is
-// in jinja_compare.cpp, jinja_access.cpp, jinja_ops.cpp and jinja_format.cpp.
+// in jinja_compare.cpp, jinja_access.cpp, jinja_ops.cpp, jinja_percent.cpp and jinja_brace.cpp.
 #include "text/jinja_runtime.h"
 
 #include <fmt/format.h>

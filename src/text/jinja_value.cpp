@@ -241,17 +241,20 @@ int depth_of(const Value& value) {
 }
 
 std::string int_to_string(Int value) {
-  if (value == 0) return "0";
-  const bool negative = value < 0;
-  std::string digits;
-  while (value != 0) {
-    const int digit = static_cast<int>(value % 10);
-    digits += static_cast<char>('0' + (digit < 0 ? -digit : digit));
-    value /= 10;
-  }
-  if (negative) digits += '-';
-  std::reverse(digits.begin(), digits.end());
-  return digits;
+  std::string out = value < 0 ? "-" : "";
+  out += digits_in_base(value, 10, false);
+  return out;
+}
+
+std::string digits_in_base(Int value, int base, bool upper) {
+  std::string out;
+  do {
+    const int digit = std::abs(static_cast<int>(value % base));
+    out += static_cast<char>(digit < 10 ? '0' + digit : (upper ? 'A' : 'a') + digit - 10);
+    value /= base;
+  } while (value != 0);
+  std::reverse(out.begin(), out.end());
+  return out;
 }
 
 }  // namespace minim::jinja

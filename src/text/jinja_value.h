@@ -179,5 +179,7 @@ std::string_view type_name(ListKind kind);
 int depth_of(const Value& value);
 
 std::string int_to_string(Int value);
+// |value| in a base up to 16, without a sign or prefix.
+std::string digits_in_base(Int value, int base, bool upper);
 
 }  // namespace minim::jinja
