@@ -1,14 +1,33 @@
 #include "base/json.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <optional>
+#include <string>
 #include <system_error>
+#include <unordered_set>
+#include <vector>
+
+#include "base/json_fields.h"
 
 namespace minim {
 namespace {
+
+constexpr size_t kMaxReason = 160;
+constexpr std::string_view kLfsMark = "version https://git-lfs";
+
+bool is_lfs_pointer(std::string_view text) { return text.starts_with(kLfsMark); }
+
+Error lfs_error(std::string_view what) {
+  return {Code::kInvalid,
+          fmt::format("{} is a Git LFS pointer, not the file (run: git lfs pull)", what)};
+}
 
 // nlohmann's parser keeps its own stack, but whoever walks the value later may recurse: bound the
 // depth first.
@@ -31,30 +50,69 @@ bool too_deep(std::string_view text) {
   return false;
 }
 
-constexpr size_t kMaxReason = 160;
+// Notices a key that comes twice in one object. A document keeps one of the two, and which one
+// differs between readers: whoever wrote the file may have meant the other.
+class RepeatedKeys {
+ public:
+  template <typename AnyJson>
+  bool see(nlohmann::json::parse_event_t event, const AnyJson& value) {
+    using Event = nlohmann::json::parse_event_t;
+    if (event == Event::object_start) open_.emplace_back();
+    if (event == Event::object_end && !open_.empty()) open_.pop_back();
+    if (event != Event::key || open_.empty() || repeated_) return true;
+    const std::string& key = value.template get_ref<const std::string&>();
+    if (!open_.back().insert(key).second) repeated_ = key;
+    return true;
+  }
+  const std::optional<std::string>& repeated() const { return repeated_; }
+
+ private:
+  std::vector<std::unordered_set<std::string>> open_;  // keys of the objects around this place
+  std::optional<std::string> repeated_;
+};
 
 template <typename AnyJson>
 Result<AnyJson> parse(std::string_view text, std::string_view what) {
+  if (is_lfs_pointer(text)) return lfs_error(what);
   if (too_deep(text)) {
     return Error{Code::kInvalid,
                  fmt::format("{}: JSON nested deeper than {} levels", what, kMaxJsonDepth)};
   }
   try {
-    return AnyJson::parse(text);
+    RepeatedKeys keys;
+    AnyJson value =
+        AnyJson::parse(text, [&keys](int, nlohmann::json::parse_event_t event, AnyJson& parsed) {
+          return keys.see(event, parsed);
+        });
+    if (!keys.repeated()) return value;
+    return Error{Code::kInvalid, fmt::format("{}: the key {} comes twice in one object", what,
+                                             in_quotes(*keys.repeated()))};
   } catch (const typename AnyJson::parse_error& e) {
-    // nlohmann's text begins with "[json.exception.parse_error.101] " and may end with all that was
-    // read of a long string; people need only what is between.
-    std::string_view reason = e.what();
-    if (const size_t end = reason.find("] "); end != std::string_view::npos)
-      reason.remove_prefix(end + 2);
-    if (reason.size() > kMaxReason) reason = reason.substr(0, reason.find("; last read"));
-    return Error{Code::kInvalid, fmt::format("{}: not JSON at byte {}: {}", what, e.byte, reason)};
+    return Error{Code::kInvalid,
+                 fmt::format("{}: not JSON at byte {}: {}", what, e.byte, json_reason(e))};
   } catch (const typename AnyJson::exception& e) {
-    return Error{Code::kInvalid, fmt::format("{}: not JSON: {}", what, e.what())};
+    return Error{Code::kInvalid, fmt::format("{}: not JSON: {}", what, json_reason(e))};
   }
 }
 
+Error cannot_read(const std::string& path, int reason) {
+  return {reason == ENOENT ? Code::kNotFound : Code::kIo,
+          fmt::format("cannot read {}: {}", path, std::generic_category().message(reason))};
+}
+
 }  // namespace
+
+std::string json_reason(const std::exception& exception) {
+  std::string_view reason = exception.what();
+  if (const size_t end = reason.find("] "); end != std::string_view::npos) {
+    reason.remove_prefix(end + 2);
+  }
+  if (reason.size() > kMaxReason) reason = reason.substr(0, reason.find("; last read"));
+  std::string shown(reason.substr(0, kMaxReason));
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return shown;
+}
 
 Result<Json> parse_json(std::string_view text, std::string_view what) {
   return parse<Json>(text, what);
@@ -66,29 +124,53 @@ Result<SortedJson> parse_sorted_json(std::string_view text, std::string_view wha
 
 Result<std::string> read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    const int reason = errno;
-    return Error{reason == ENOENT ? Code::kNotFound : Code::kIo,
-                 fmt::format("cannot read {}: {}", path, std::generic_category().message(reason))};
-  }
+  if (!in) return cannot_read(path, errno);
   // Not istreambuf_iterator: the buffer throws when the system refuses a read (a directory opens
   // but cannot be read); read() turns that into badbit.
   std::string text;
   char piece[1 << 16];
   do {
     in.read(piece, sizeof piece);
-    if (in.bad()) {
-      const int reason = errno;
-      return Error{Code::kIo, fmt::format("cannot read {}: {}", path,
-                                          std::generic_category().message(reason))};
-    }
+    if (in.bad()) return cannot_read(path, errno);
     text.append(piece, static_cast<size_t>(in.gcount()));
+    if (text.size() > kMaxTextBytes) {
+      return Error{Code::kInvalid, fmt::format("{} has more than {} bytes, wanted a text file",
+                                               path, kMaxTextBytes)};
+    }
   } while (in);
   return text;
 }
 
-Result<Json> read_json_file(const std::string& path) {
+Result<std::optional<std::string>> read_plain_file(const std::string& path) {
+  // Through symbolic links, of which download caches are built; a link to nothing is a download
+  // that did not finish, not an absent file.
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) {
+    const int reason = errno;
+    std::error_code ignored;
+    const bool absent = (reason == ENOENT || reason == ENOTDIR) &&
+                        !std::filesystem::is_symlink(std::filesystem::path(path), ignored);
+    if (absent) return std::optional<std::string>();
+    return Error{Code::kIo, cannot_read(path, reason).message};
+  }
+  if (!S_ISREG(status.st_mode)) {
+    return Error{Code::kIo, fmt::format("cannot read {}: not a plain file", path)};
+  }
   Result<std::string> text = read_file(path);
+  if (!text) return text.error();
+  if (is_lfs_pointer(*text)) return lfs_error(path);
+  return std::optional<std::string>(*std::move(text));
+}
+
+Result<std::string> require_plain_file(const std::string& path) {
+  Result<std::optional<std::string>> text = read_plain_file(path);
+  if (!text) return text.error();
+  if (!text->has_value()) return cannot_read(path, ENOENT);
+  return **std::move(text);
+}
+
+Result<Json> read_json_file(const std::string& path) {
+  Result<std::string> text = require_plain_file(path);
   if (!text) return text.error();
   return parse_json(*text, path);
 }

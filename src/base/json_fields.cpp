@@ -47,7 +47,12 @@ JsonFields::JsonFields(const SortedJson& object, std::string where, FirstError& 
     : object_(object.is_object() ? object : empty_object()),
       where_(std::move(where)),
       error_(error) {
-  if (!object.is_object()) fail(fmt::format("found {}, wanted an object", describe_json(object)));
+  if (object.is_object() || error_) return;
+  std::string_view whole = where_;  // "config.json: rope_scaling." or "config.json: "
+  const bool is_field = whole.ends_with('.');
+  if (is_field) whole.remove_suffix(1);
+  error_ = Error{Code::kInvalid, fmt::format("{}{}{}, wanted an object", whole,
+                                             is_field ? " is " : "found ", describe_json(object))};
 }
 
 const SortedJson* JsonFields::find(const char* key) const {

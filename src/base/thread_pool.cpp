@@ -84,6 +84,12 @@ struct ThreadPool::State {
     bell.notify_all();
   }
 
+  void dismiss() {
+    stopping.store(true, std::memory_order_release);
+    ring();
+    for (std::thread& worker : workers) worker.join();
+  }
+
   void wait_until_finished() {
     for (int i = 0; i < spins && unfinished.load(std::memory_order_acquire) != 0; ++i) _mm_pause();
     for (int left; (left = unfinished.load(std::memory_order_acquire)) != 0;) {
@@ -96,16 +102,18 @@ ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads), state_(std::make_
   CHECK(n_threads >= 1, "%d threads", n_threads);
   if (static_cast<unsigned>(n_threads) > std::thread::hardware_concurrency()) state_->spins = 0;
   State* state = state_.get();
-  for (int i = 1; i < n_threads; ++i) {
-    state_->workers.emplace_back([state, i] { state->serve(static_cast<size_t>(i)); });
+  try {
+    for (int i = 1; i < n_threads; ++i) {
+      state_->workers.emplace_back([state, i] { state->serve(static_cast<size_t>(i)); });
+    }
+  } catch (...) {
+    // A thread that runs must be joined before its std::thread goes.
+    state_->dismiss();
+    throw;
   }
 }
 
-ThreadPool::~ThreadPool() {
-  state_->stopping.store(true, std::memory_order_release);
-  state_->ring();
-  for (std::thread& worker : state_->workers) worker.join();
-}
+ThreadPool::~ThreadPool() { state_->dismiss(); }
 
 void ThreadPool::run(size_t n, Call call, const void* context) {
   const FlushDenormals flush;

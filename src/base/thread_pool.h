@@ -12,7 +12,8 @@ namespace minim {
 class ThreadPool {
  public:
   // n_threads >= 1, the calling thread included: a pool of 1 starts no thread. Workers set FTZ and
-  // DAZ.
+  // DAZ. When the system refuses a thread, those already started are joined and the
+  // std::system_error goes on to the caller, who has to turn it into an error.
   explicit ThreadPool(int n_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

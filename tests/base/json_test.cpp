@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -20,6 +21,36 @@ TEST(Json, ALongBrokenStringDoesNotMakeALongMessage) {
   ASSERT_FALSE(parsed);
   EXPECT_LT(parsed.error().message.size(), 300u);
   EXPECT_EQ(parsed.error().message.find('\n'), std::string::npos);
+}
+
+TEST(Json, MessagesArePrintableAndSpeakOfNoException) {
+  for (const std::string& text :
+       {std::string("\xff\xfe\0x", 4), std::string("[1e999]"), std::string("\"\x1b[31m\""),
+        "[1e" + std::string(100000, '9') + "]", std::string("{\"a\":\"\xc3\"}")}) {
+    const Result<Json> parsed = parse_json(text, "body");
+    ASSERT_FALSE(parsed);
+    const std::string& message = parsed.error().message;
+    EXPECT_EQ(message.find("exception"), std::string::npos) << message;
+    EXPECT_LT(message.size(), 300u);
+    for (const char c : message) EXPECT_TRUE(c >= ' ' && c <= '~') << message;
+  }
+}
+
+TEST(Json, AKeyTwiceInOneObjectIsRefusedByName) {
+  for (const char* text : {R"({"a":1,"a":1})", R"({"b":{"a":1,"c":{"a":2},"a":3}})",
+                           R"([{},{"a":1,"b":[{"a":1}],"a":2}])"}) {
+    for (const Error& error :
+         {parse_json(text, "body").error(), parse_sorted_json(text, "body").error()}) {
+      EXPECT_EQ(error.message, "body: the key \"a\" comes twice in one object");
+    }
+  }
+  EXPECT_TRUE(parse_json(R"([{"a":{"a":1},"b":{"a":1}},{"a":2}])", "body"));
+}
+
+TEST(Json, AnLfsPointerIsCalledSo) {
+  const Result<Json> parsed = parse_json("version https://git-lfs.github.com/spec/v1\n", "x.json");
+  ASSERT_FALSE(parsed);
+  EXPECT_NE(parsed.error().message.find("git lfs pull"), std::string::npos);
 }
 
 TEST(Json, KeysKeepTheirOrder) {
@@ -93,6 +124,46 @@ TEST_F(Files, ThatAreAbsentOrAreDirectoriesAreErrorsNotExceptions) {
   const Result<std::string> folder = read_file(directory_);
   ASSERT_FALSE(folder);
   EXPECT_EQ(folder.error().code, Code::kIo);
+}
+
+TEST_F(Files, EndlessOnesAreStoppedAndThoseThatAreNotPlainAreNotBegun) {
+  const Result<std::string> endless = read_file("/dev/zero");
+  ASSERT_FALSE(endless);
+  EXPECT_EQ(endless.error().code, Code::kInvalid);
+  const std::string pipe = directory_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {std::string("/dev/zero"), pipe, directory_.string()}) {
+    const Result<std::string> read = require_plain_file(path);
+    ASSERT_FALSE(read) << path;
+    EXPECT_EQ(read.error().code, Code::kIo) << read.error().message;
+  }
+}
+
+TEST_F(Files, ALinkToNothingIsNotAnAbsentFile) {
+  const Result<std::optional<std::string>> absent = read_plain_file(directory_ / "absent");
+  ASSERT_TRUE(absent);
+  EXPECT_FALSE(absent->has_value());
+  EXPECT_EQ(require_plain_file(directory_ / "absent").error().code, Code::kNotFound);
+  std::filesystem::create_symlink("nowhere", directory_ / "link");
+  std::filesystem::create_symlink("loop", directory_ / "loop");
+  for (const char* name : {"link", "loop"}) {
+    const Result<std::optional<std::string>> read = read_plain_file(directory_ / name);
+    ASSERT_FALSE(read) << name;
+    EXPECT_EQ(read.error().code, Code::kIo);
+    EXPECT_NE(read.error().message.find(name), std::string::npos);
+  }
+  std::ofstream(directory_ / "nowhere") << "text";
+  const Result<std::optional<std::string>> linked = read_plain_file(directory_ / "link");
+  ASSERT_TRUE(linked);
+  EXPECT_EQ(*linked, "text");
+}
+
+TEST_F(Files, LfsPointersAreRefusedWhateverTheFileIsFor) {
+  const std::string path = directory_ / "chat_template.jinja";
+  std::ofstream(path) << "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n";
+  const Result<std::string> read = require_plain_file(path);
+  ASSERT_FALSE(read);
+  EXPECT_NE(read.error().message.find("git lfs pull"), std::string::npos);
 }
 
 }  // namespace

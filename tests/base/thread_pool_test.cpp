@@ -1,11 +1,14 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <xmmintrin.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <numeric>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -21,6 +24,27 @@ TEST(ThreadPool, EveryItemRunsExactlyOnce) {
       EXPECT_EQ(runs, std::vector<int>(n, 1)) << n_threads << " threads";
     }
   }
+}
+
+// Starts many threads in the address space of a few stacks and exits: 7 when that is an exception
+// that can be caught.
+void start_refused_threads() {
+  rlimit little = {};
+  little.rlim_cur = little.rlim_max = rlim_t{256} << 20;
+  setrlimit(RLIMIT_AS, &little);
+  try {
+    const ThreadPool pool(1000);
+  } catch (const std::system_error&) {
+    std::_Exit(7);
+  }
+  std::_Exit(0);
+}
+
+TEST(ThreadPool, ThreadsThatTheSystemRefusesAreAnErrorOfTheConstructor) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs more address space than this test leaves";
+#endif
+  EXPECT_EXIT(start_refused_threads(), ::testing::ExitedWithCode(7), "");
 }
 
 TEST(ThreadPool, ThousandsOfShortJobsNeverMixTheirItems) {
