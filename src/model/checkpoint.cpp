@@ -25,6 +25,7 @@ namespace {
 constexpr std::string_view kIndexName = "model.safetensors.index.json";
 constexpr std::string_view kSuffix = ".safetensors";
 constexpr std::string_view kLfsMark = "version https://git-lfs";
+constexpr size_t kMaxName = 255;                   // of a file, in every usual file system
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 
 struct Shard {
@@ -41,9 +42,13 @@ using Tensors = std::map<std::string, Entry, std::less<>>;
 // Tensor name -> shard name.
 using WeightMap = std::map<std::string, std::string>;
 
+// The name of a file in the folder, fit for a message: short and without control characters.
 bool plain_name(std::string_view name) {
-  return !name.empty() && name[0] != '.' && name.find('/') == std::string_view::npos &&
-         name.find('\\') == std::string_view::npos && name.find('\0') == std::string_view::npos;
+  const auto unfit = [](char c) {
+    return (c >= 0 && c < ' ') || c == 0x7f || c == '/' || c == '\\';
+  };
+  return !name.empty() && name[0] != '.' && name.size() <= kMaxName &&
+         std::none_of(name.begin(), name.end(), unfit);
 }
 
 bool is_lfs_pointer(std::span<const uint8_t> data) {
@@ -51,14 +56,8 @@ bool is_lfs_pointer(std::span<const uint8_t> data) {
          std::memcmp(data.data(), kLfsMark.data(), kLfsMark.size()) == 0;
 }
 
-Result<WeightMap> read_index(const std::string& path) {
-  const Result<std::string> text = read_file(path);
-  if (!text) return text.error();
-  if (std::string_view(*text).starts_with(kLfsMark)) {
-    return Error{Code::kInvalid,
-                 fmt::format("{} is a Git LFS pointer, not the file (run: git lfs pull)", path)};
-  }
-  const Result<SortedJson> document = parse_sorted_json(*text, path);
+Result<WeightMap> parse_index(const std::string& text, const std::string& path) {
+  const Result<SortedJson> document = parse_sorted_json(text, path);
   if (!document) return document.error();
   const auto map = document->is_object() ? document->find("weight_map") : document->end();
   if (!document->is_object() || map == document->end() || !map->is_object() || map->empty()) {
@@ -185,12 +184,12 @@ Result<Ok> Checkpoint::State::check_index(const WeightMap& weight_map) const {
 Result<Checkpoint> Checkpoint::open(const std::string& model_dir) {
   auto state = std::make_unique<State>();
   const std::string index_path = fmt::format("{}/{}", model_dir, kIndexName);
-  std::error_code ignored;
-  const bool has_index = std::filesystem::exists(index_path, ignored);
+  const Result<std::optional<std::string>> index = read_plain_file(index_path);
+  if (!index) return index.error();
   WeightMap weight_map;
   std::vector<std::string> names;
-  if (has_index) {
-    Result<WeightMap> read = read_index(index_path);
+  if (index->has_value()) {
+    Result<WeightMap> read = parse_index(**index, index_path);
     if (!read) return read.error();
     weight_map = std::move(*read);
     for (const auto& item : weight_map) names.push_back(item.second);

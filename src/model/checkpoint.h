@@ -33,6 +33,8 @@ enum class Dtype : uint8_t {
 };
 size_t dtype_bytes(Dtype dtype);
 std::string_view dtype_name(Dtype dtype);
+// "[2, 3]" for messages; a shape of very many dimensions is cut short.
+std::string shape_in_brackets(std::span<const int64_t> shape);
 
 // A tensor inside a shard; `data` points into the mapping.
 struct TensorView {

@@ -245,11 +245,13 @@ void read_feed_forward(JsonFields& text, Config& config) {
   for (const LayerKind& layer : config.layers) (layer.moe ? any_moe : any_dense) = true;
   if (any_dense) config.dense_width = width(text, "dense_intermediate_size", kWidthMultiple);
   if (!any_moe) return;
-  const char* experts_key =
-      text.find("num_local_experts") == nullptr && text.find("num_experts") != nullptr
-          ? "num_experts"
-          : "num_local_experts";
+  const bool has_flat = text.find("num_experts") != nullptr;
+  const bool has_legacy = text.find("num_local_experts") != nullptr;
+  const char* experts_key = has_flat && !has_legacy ? "num_experts" : "num_local_experts";
   config.n_experts = text.integer(experts_key, 1, kMaxExperts);
+  if (has_flat && has_legacy && text.integer("num_experts", 1, kMaxExperts) != config.n_experts) {
+    text.wanted("num_experts", fmt::format("num_local_experts = {}", config.n_experts));
+  }
   config.n_experts_per_token = text.integer("num_experts_per_tok", 1, kMaxExperts);
   if (config.n_experts_per_token > config.n_experts) {
     text.wanted("num_experts_per_tok",
@@ -263,6 +265,7 @@ void read_feed_forward(JsonFields& text, Config& config) {
   }
   config.routed_scale = static_cast<float>(text.number_or("routed_scaling_factor", 1e-6, 1e6, 1.0));
   config.router_bias = text.flag_or("use_routing_bias", true);
+  config.router_bias_declared = config.router_bias && text.has("use_routing_bias");
   text.only("scoring_func", "sigmoid");
   text.only("norm_topk_prob", true);
   text.only("n_group", 1);
@@ -363,13 +366,12 @@ Result<Config> parse_config(const std::string& json, const std::string& name) {
 
 Result<Config> load_config(const std::string& model_dir) {
   const std::string path = model_dir + "/config.json";
-  const Result<std::string> json = read_file(path);
+  const Result<std::string> json = require_plain_file(path);
   if (!json) return json.error();
   const std::string hf_path = model_dir + "/hf_quant_config.json";
-  Result<std::string> hf = read_file(hf_path);
-  if (!hf && hf.error().code != Code::kNotFound) return hf.error();
-  return config_from(*json, path, hf ? std::optional<std::string>(std::move(*hf)) : std::nullopt,
-                     hf_path);
+  const Result<std::optional<std::string>> hf = read_plain_file(hf_path);
+  if (!hf) return hf.error();
+  return config_from(*json, path, *hf, hf_path);
 }
 
 }  // namespace minim

@@ -38,11 +38,12 @@ struct Config {
   int expert_width = 0;
   int shared_width = 0;  // 0: no shared expert
   float routed_scale = 1.0f;
-  int top_k_blocks = 16;         // kept blocks per (row, group), forced ones included
-  int init_blocks = 0;           // always kept, from the start of the sequence
-  int local_blocks = 1;          // always kept, up to the query's own
-  bool router_bias = true;       // false (use_routing_bias): experts are chosen by score alone
-  bool tied_embeddings = false;  // a checkpoint without lm_head uses the embedding table
+  int top_k_blocks = 16;              // kept blocks per (row, group), forced ones included
+  int init_blocks = 0;                // always kept, from the start of the sequence
+  int local_blocks = 1;               // always kept, up to the query's own
+  bool router_bias = true;            // false (use_routing_bias): experts are chosen by score alone
+  bool router_bias_declared = false;  // use_routing_bias is true, so that an absent one is a loss
+  bool tied_embeddings = false;       // a checkpoint without lm_head uses the embedding table
   std::vector<LayerKind> layers;
   KvFormats kv;  // stored cache formats that the checkpoint declares
   bool has_vision = false;

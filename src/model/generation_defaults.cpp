@@ -64,15 +64,14 @@ Result<Ok> read_fallback_stop_ids(const std::string& json, const std::string& na
 Result<GenerationDefaults> load_generation_defaults(const std::string& model_dir) {
   GenerationDefaults defaults;
   const std::string path = model_dir + "/generation_config.json";
-  const Result<std::string> json = read_file(path);
-  if (json) {
-    if (Result<Ok> read = read_generation(*json, path, defaults); !read) return read.error();
-  } else if (json.error().code != Code::kNotFound) {
-    return json.error();
+  const Result<std::optional<std::string>> json = read_plain_file(path);
+  if (!json) return json.error();
+  if (json->has_value()) {
+    if (Result<Ok> read = read_generation(**json, path, defaults); !read) return read.error();
   }
   if (!defaults.stop_ids.empty()) return defaults;
   const std::string config_path = model_dir + "/config.json";
-  const Result<std::string> config = read_file(config_path);
+  const Result<std::string> config = require_plain_file(config_path);
   if (!config) return config.error();
   if (Result<Ok> read = read_fallback_stop_ids(*config, config_path, defaults); !read) {
     return read.error();

@@ -41,7 +41,9 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool null() override { return scalar("null"); }
   bool boolean(bool) override { return scalar("a boolean"); }
   bool number_integer(number_integer_t) override { return scalar("a negative number"); }
-  bool number_float(number_float_t, const string_t&) override { return scalar("a fraction"); }
+  bool number_float(number_float_t, const string_t&) override {
+    return scalar("a fraction or a number above 2^64");
+  }
   bool binary(binary_t&) override { return scalar("binary data"); }
 
   bool number_unsigned(number_unsigned_t value) override {
@@ -61,6 +63,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool string(string_t& value) override {
     if (ignored_depth_ > 0 || (depth_ == 2 && in_metadata_)) return true;
     if (depth_ != 2 || field_ != "dtype") return scalar("a string");
+    if (has_dtype_) return bad("dtype twice");
     for (const DtypeInfo& info : kDtypes) {
       if (info.name != value) continue;
       entries.back().dtype = info.dtype;
@@ -119,11 +122,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(size_t position, const std::string&,
                    const nlohmann::detail::exception& reason) override {
-    std::string_view text = reason.what();
-    if (const size_t end = text.find("] "); end != std::string_view::npos) {
-      text.remove_prefix(end + 2);
-    }
-    error = fmt::format("header is not JSON at byte {}: {}", position, text);
+    error = fmt::format("header is not JSON at byte {}: {}", position, json_reason(reason));
     return false;
   }
 
@@ -177,10 +176,6 @@ std::optional<uint64_t> tensor_bytes(const HeaderEntry& entry) {
   return zero ? 0 : bytes;
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
 std::optional<Error> check_entry(const HeaderEntry& entry, uint64_t data_bytes,
                                  std::string_view name) {
   const auto bad = [&](const std::string& text) {
@@ -198,10 +193,11 @@ std::optional<Error> check_entry(const HeaderEntry& entry, uint64_t data_bytes,
                     entry.end, data_bytes));
   }
   const std::optional<uint64_t> wanted = tensor_bytes(entry);
-  if (!wanted) return bad(fmt::format("has shape {}, which overflows", shape_text(entry.shape)));
+  if (!wanted)
+    return bad(fmt::format("has shape {}, which overflows", shape_in_brackets(entry.shape)));
   if (entry.end - entry.begin != *wanted) {
     return bad(fmt::format("has {} bytes, wanted {} for {} {}", entry.end - entry.begin, *wanted,
-                           dtype_name(entry.dtype), shape_text(entry.shape)));
+                           dtype_name(entry.dtype), shape_in_brackets(entry.shape)));
   }
   return std::nullopt;
 }
@@ -247,6 +243,13 @@ std::optional<Error> check_names(const std::vector<HeaderEntry>& entries, std::s
 
 size_t dtype_bytes(Dtype dtype) { return kDtypes[static_cast<size_t>(dtype)].bytes; }
 std::string_view dtype_name(Dtype dtype) { return kDtypes[static_cast<size_t>(dtype)].name; }
+
+std::string shape_in_brackets(std::span<const int64_t> shape) {
+  constexpr size_t kMostShown = 8;
+  if (shape.size() <= kMostShown) return fmt::format("[{}]", fmt::join(shape, ", "));
+  return fmt::format("[{}, ... {} dimensions]", fmt::join(shape.first(kMostShown), ", "),
+                     shape.size());
+}
 
 Result<std::vector<HeaderEntry>> parse_safetensors_header(std::string_view json,
                                                           uint64_t data_bytes,

@@ -26,6 +26,7 @@
 
 #include "base/formats.h"
 #include "base/json_fields.h"
+#include "model/checkpoint.h"
 #include "model/tensor_names.h"
 
 namespace minim {
@@ -39,8 +40,6 @@ using Shape = std::vector<int64_t>;
 
 Shape shape_of(size_t a) { return {static_cast<int64_t>(a)}; }
 Shape shape_of(size_t a, size_t b) { return {static_cast<int64_t>(a), static_cast<int64_t>(b)}; }
-
-std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 size_t columns_in_bytes(WeightFormat format, size_t n) {
   switch (format) {
@@ -152,8 +151,8 @@ void Planner::check(const std::string& name, const TensorView& tensor,
   }
   if (!known || tensor.shape != shape) {
     problem(fmt::format("tensor {} is {} {}, wanted {} {}", in_quotes(name),
-                        dtype_name(tensor.dtype), shape_text(tensor.shape), wanted,
-                        shape_text(shape)));
+                        dtype_name(tensor.dtype), shape_in_brackets(tensor.shape), wanted,
+                        shape_in_brackets(shape)));
   }
 }
 
@@ -172,7 +171,7 @@ std::optional<double> Planner::scalar(const std::string& name) {
   if (tensor == nullptr) return std::nullopt;
   if (tensor->dtype != Dtype::kF32 || tensor->data.size() != sizeof(float)) {
     problem(fmt::format("tensor {} is {} {}, wanted one F32", in_quotes(name),
-                        dtype_name(tensor->dtype), shape_text(tensor->shape)));
+                        dtype_name(tensor->dtype), shape_in_brackets(tensor->shape)));
     return std::nullopt;
   }
   float value = 0;
@@ -385,7 +384,7 @@ void Planner::plan_moe(const std::string& prefix, PlannedLayer& layer) {
   } else {
     missing(gate[0] + ".weight");
   }
-  PlannedVector bias = vector(router_bias_names(prefix), n_experts, true);
+  PlannedVector bias = vector(router_bias_names(prefix), n_experts, !config_.router_bias_declared);
   if (config_.router_bias) layer.router_bias = std::move(bias);
   if (config_.shared_width > 0) {
     layer.has_mlp = true;

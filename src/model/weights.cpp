@@ -86,24 +86,39 @@ Result<Ok> check_scales(const PlannedMatrix& matrix) {
 }
 
 // bf16 or fp32 to floats; not a number or infinite is refused.
-Result<std::vector<float>> to_floats(const PlannedVector& vector) {
-  const TensorView& tensor = *vector.tensor;
-  std::vector<float> floats(static_cast<size_t>(tensor.shape[0]));
-  for (size_t i = 0; i < floats.size(); ++i) {
-    if (tensor.dtype == Dtype::kF32) {
-      std::memcpy(&floats[i], tensor.data.data() + 4 * i, sizeof(float));
+Result<std::vector<float>> finite_floats(const uint8_t* values, size_t n, bool is_f32,
+                                         const std::string& name) {
+  std::vector<float> floats(n);
+  for (size_t i = 0; i < n; ++i) {
+    if (is_f32) {
+      std::memcpy(&floats[i], values + 4 * i, sizeof(float));
     } else {
       uint16_t bits = 0;
-      std::memcpy(&bits, tensor.data.data() + 2 * i, sizeof bits);
+      std::memcpy(&bits, values + 2 * i, sizeof bits);
       floats[i] = bf16_to_float(bits);
     }
     if (!std::isfinite(floats[i])) {
       return Error{Code::kInvalid, fmt::format("tensor {} has {} at element {}, wanted finite "
                                                "numbers",
-                                               in_quotes(vector.name), floats[i], i)};
+                                               in_quotes(name), floats[i], i)};
     }
   }
   return floats;
+}
+
+Result<std::vector<float>> to_floats(const PlannedVector& vector) {
+  const TensorView& tensor = *vector.tensor;
+  return finite_floats(tensor.data.data(), static_cast<size_t>(tensor.shape[0]),
+                       tensor.dtype == Dtype::kF32, vector.name);
+}
+
+// A router is small and one bad number in it sends every token astray.
+Result<Ok> check_router(const PlannedMatrix& router) {
+  const MatrixView& view = router.view;
+  const Result<std::vector<float>> floats = finite_floats(
+      view.values, view.n_out * view.n_in, view.format == WeightFormat::kF32, router.name);
+  if (!floats) return floats.error();
+  return Ok{};
 }
 
 class Loader {
@@ -191,6 +206,7 @@ void Loader::add_router(const PlannedLayer& layer, RouterId* id) {
   std::vector<Bytes> parts = {values_of(layer.router)};
   if (layer.router_bias.tensor != nullptr) parts.push_back(layer.router_bias.tensor->data);
   units_.push_back({.parts = std::move(parts), .load = [this, &layer, id]() -> Result<Ok> {
+                      if (Result<Ok> finite = check_router(layer.router); !finite) return finite;
                       std::vector<float> bias(layer.router.view.n_out, 0.0f);
                       if (layer.router_bias.tensor != nullptr) {
                         Result<std::vector<float>> stored = to_floats(layer.router_bias);

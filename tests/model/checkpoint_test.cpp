@@ -10,6 +10,7 @@
 namespace minim {
 namespace {
 
+using std::string_literals::operator""s;
 using testing::safetensors_bytes;
 using testing::StoredTensors;
 using testing::TempDir;
@@ -93,6 +94,9 @@ TEST(SafetensorsHeader, FieldsOfTheWrongTypeAreRefusedWithTheTensor) {
                               "[\"0\",\"1\"]", "[[0,1]]"}) {
     expect_header_refused("{" + entry("t", "\"U8\"", "[1]", offsets) + "}", 1, "\"t\"");
   }
+  expect_header_refused(
+      "{\"t\":{\"dtype\":\"U8\",\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+      "dtype twice");
   for (const char* dtype : {"\"F4\"", "\"bf16\"", "5", "null", "[]", "{}", "\"\""}) {
     expect_header_refused("{" + entry("t", dtype, "[1]", "[0,1]") + "}", 1, "\"t\"");
   }
@@ -133,6 +137,19 @@ TEST(SafetensorsHeader, HostileNamesStayOnOneShortLine) {
   ASSERT_FALSE(entries);
   expect_one_line(entries.error(), "a\\nb");
   EXPECT_LT(entries.error().message.size(), 300u);
+}
+
+TEST(SafetensorsHeader, ShapesOfManyDimensionsAndBytesThatAreNoTextMakeNoLongMessage) {
+  std::string shape = "[1";
+  for (int i = 0; i < 100000; ++i) shape += ",1";
+  const std::string many = "{" + entry("t", "\"U8\"", shape + "]", "[0,2]") + "}";
+  for (const std::string& json : {many, std::string("\xff\xfe\x1b[31m"), "{\"\xc3\":"s}) {
+    const Result<std::vector<HeaderEntry>> entries = parse_safetensors_header(json, 2, "x");
+    ASSERT_FALSE(entries);
+    const std::string& message = entries.error().message;
+    EXPECT_LT(message.size(), 300u);
+    for (const char c : message) EXPECT_TRUE(c >= ' ' && c <= '~') << message;
+  }
 }
 
 TEST(Checkpoint, GoldenFoldersOpen) {
@@ -246,11 +263,14 @@ TEST(Checkpoint, IndexThatNamesATensorItsShardLacksIsRefused) {
 TEST(Checkpoint, ShardNamesThatLeaveTheFolderAreRefused) {
   const TempDir dir;
   write_bytes(dir / "one.safetensors", safetensors_bytes(two_tensors()));
-  for (const char* name : {"../one.safetensors", "/etc/passwd", "a/../one.safetensors", "", ".",
-                           "..", "sub/one.safetensors", "one\\u0000.safetensors", "a\\\\b"}) {
+  for (const char* name :
+       {"../one.safetensors", "/etc/passwd", "a/../one.safetensors", "", ".", "..",
+        "sub/one.safetensors", "one\\u0000.safetensors", "a\\\\b", "a\\nb", "\\u001b[31m"}) {
     write_bytes(dir / kIndex, std::string(R"({"weight_map":{"a":")") + name + "\"}}");
     expect_open_fails(dir, "plain name");
   }
+  write_bytes(dir / kIndex, R"({"weight_map":{"a":")" + std::string(256, 'x') + "\"}}");
+  expect_open_fails(dir, "plain name");
   write_bytes(dir / kIndex, R"({"weight_map":{"a":5}})");
   expect_open_fails(dir, "plain name");
 }
@@ -262,6 +282,20 @@ TEST(Checkpoint, IndexThatIsNoIndexIsRefused) {
     write_bytes(dir / kIndex, text);
     expect_open_fails(dir, kIndex);
   }
+}
+
+TEST(Checkpoint, IndexThatPlacesATensorTwiceIsRefused) {
+  const TempDir dir;
+  write_bytes(dir / "one.safetensors", safetensors_bytes(two_tensors()));
+  write_bytes(dir / kIndex, R"({"weight_map":{"a":"two.safetensors","a":"one.safetensors"}})");
+  expect_open_fails(dir, "twice");
+}
+
+TEST(Checkpoint, IndexThatLinksToNothingIsNotPassedOver) {
+  const TempDir dir;
+  write_bytes(dir / "one.safetensors", safetensors_bytes(two_tensors()));
+  std::filesystem::create_symlink("nowhere", dir / kIndex);
+  expect_open_fails(dir, kIndex);
 }
 
 TEST(Checkpoint, ShardThatIsAFolderIsRefused) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/json.h"
 #include "support/safetensors_writer.h"
 
@@ -317,6 +319,7 @@ TEST(Config, TwoSpellingsThatDisagreeAreRefused) {
   expect_refused("m3-bf16",
                  {{"/text_config/mlp_layer_types", R"(["sparse","sparse","sparse","sparse"])"}},
                  "mlp_layer_types");
+  expect_refused("m3-bf16", {{"/text_config/num_experts", "4"}}, "num_experts is 4");
   expect_refused("m3-bf16", {{"/text_config/rope_parameters", R"({"rope_theta":10000})"}},
                  "rope_theta");
   expect_refused("m3-bf16",
@@ -342,6 +345,24 @@ TEST(Config, DocumentsThatAreNotAConfigAreRefused) {
   const Result<Config> absent = load_config("/nonexistent/folder");
   ASSERT_FALSE(absent);
   EXPECT_EQ(absent.error().code, Code::kNotFound);
+}
+
+TEST(Config, ObjectsThatAreNoneAreNamedAsFields) {
+  expect_refused("m3-bf16", {{"/text_config/rope_scaling", "5"}},
+                 "text_config.rope_scaling is 5, wanted an object");
+  EXPECT_EQ(parse_config("[]", "config.json").error().message,
+            "config.json: found a list of 0, wanted an object");
+}
+
+TEST(Config, LinksToNothingAreNotAbsentFiles) {
+  for (const char* name : {"generation_config.json", "hf_quant_config.json"}) {
+    const testing::TempDir dir;
+    testing::write_bytes(dir / "config.json", golden_json("m3-native").dump());
+    EXPECT_TRUE(load_config(dir.path()));
+    EXPECT_TRUE(load_generation_defaults(dir.path()));
+    std::filesystem::create_symlink("nowhere", dir / name);
+    EXPECT_FALSE(load_config(dir.path()) && load_generation_defaults(dir.path())) << name;
+  }
 }
 
 TEST(GenerationDefaults, AreReadFromTheirFile) {

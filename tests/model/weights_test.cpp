@@ -345,12 +345,15 @@ TEST(Weights, EveryPrefixIsUnderstood) {
   }
 }
 
-TEST(Weights, RouterBiasMayBeAbsentAndLivesInSeveralPlaces) {
+TEST(Weights, RouterBiasMayBeAbsentUnlessDeclaredAndLivesInSeveralPlaces) {
   Folder folder = folder_like("m3-text");
   const std::string old_name = "model.layers.2.block_sparse_moe.e_score_correction_bias";
   const StoredTensor bias = folder.tensors.at(old_name);
   const Loaded want = load(folder);
   folder.tensors.erase(old_name);
+  ASSERT_EQ(folder.config["use_routing_bias"], true);
+  expect_refused(folder, {"1 tensors are missing", old_name});
+  folder.config.erase("use_routing_bias");
   const Loaded absent = load(folder);
   expect_loads(absent);
   EXPECT_EQ(absent.device->router(absent.layer(2).router).bias, std::vector<float>(6, 0.0f));
@@ -539,7 +542,7 @@ TEST(Weights, BadScaleBytesAreNamedWithTheirPlace) {
   expect_loads(load(folder));
 }
 
-TEST(Weights, NumbersThatAreNotFiniteInNormsAndBiasesAreRefused) {
+TEST(Weights, NumbersThatAreNotFiniteInNormsAndRoutersAreRefused) {
   Folder norm = folder_like("m3-text");
   norm.tensors.at("model.layers.0.self_attn.q_norm.weight").bytes.replace(6, 2, "\xc0\x7f", 2);
   expect_refused(norm, {"q_norm.weight", "element 3"}, false);
@@ -547,6 +550,10 @@ TEST(Weights, NumbersThatAreNotFiniteInNormsAndBiasesAreRefused) {
   bias.tensors.at("model.layers.2.block_sparse_moe.e_score_correction_bias")
       .bytes.replace(0, 4, std::string("\0\0\x80\x7f", 4));
   expect_refused(bias, {"e_score_correction_bias", "element 0"}, false);
+  Folder router = folder_like("m3-text");
+  router.tensors.at("model.layers.2.block_sparse_moe.gate.weight")
+      .bytes.replace(4, 4, "\xff\xff\xff\xff");
+  expect_refused(router, {"layers.2.block_sparse_moe.gate.weight", "wanted finite numbers"}, false);
 }
 
 TEST(Weights, TensorsAtOddAddressesAreRefused) {
