@@ -13,10 +13,10 @@
 
 #include <algorithm>
 #include <array>
+#include <system_error>
 #include <thread>
 #include <utility>
 
-#include "base/check.h"
 #include "engine/memory_budget.h"
 #include "kernels/kernels.h"
 #include "model/checkpoint.h"
@@ -70,6 +70,18 @@ Result<Ok> check_space(size_t cache, size_t weights, int context) {
                   context, format_bytes(cache), format_bytes(weights), format_bytes(free))};
 }
 
+// The standard library throws when the system refuses a thread.
+Result<std::unique_ptr<Device>> start_cpu_device(const ModelShape& shape,
+                                                 const CpuOptions& options) {
+  try {
+    return make_cpu_device(shape, options);
+  } catch (const std::system_error& refused) {
+    return Error{Code::kExhausted,
+                 fmt::format("the system refused {} threads: {}; fewer --threads need less",
+                             options.n_threads, refused.code().message())};
+  }
+}
+
 }  // namespace
 
 Runtime::~Runtime() = default;
@@ -102,9 +114,12 @@ Result<std::unique_ptr<Runtime>> Runtime::load(const RuntimeOptions& options,
     if (!choice) return choice.error();
     runtime->isa_ = choice->kernels->name;
     runtime->rejected_ = choice->rejected;
-    runtime->device_ = make_cpu_device(shape, {.kernels = choice->kernels,
-                                               .n_threads = runtime->n_threads_,
-                                               .attention = options.attention});
+    Result<std::unique_ptr<Device>> device =
+        start_cpu_device(shape, {.kernels = choice->kernels,
+                                 .n_threads = runtime->n_threads_,
+                                 .attention = options.attention});
+    if (!device) return device.error();
+    runtime->device_ = *std::move(device);
   }
 
   Result<Checkpoint> checkpoint = Checkpoint::open(options.model_dir);
@@ -166,7 +181,7 @@ void step(Model& model, std::span<const int32_t> tokens, int first_position,
 
 Result<Ok> Sequence::prefill(std::span<const int32_t> tokens, const ProgressSink& progress,
                              const std::atomic<bool>* stop) {
-  CHECK(!tokens.empty());
+  if (tokens.empty()) return Error{Code::kInvalid, "the prompt has no tokens, wanted at least one"};
   const size_t n = tokens.size();
   if (n > static_cast<size_t>(runtime_.context())) {
     return Error{Code::kExhausted,

@@ -82,9 +82,9 @@ class Sequence {
   int length() const { return static_cast<int>(tokens_.size()); }
   std::span<const int32_t> tokens() const { return tokens_; }
 
-  // Makes the sequence equal to `tokens` (not empty), reusing the cached prefix that agrees,
-  // running the rest in chunks; logits of the last token are then in logits(). kExhausted: longer
-  // than the context (both counts in the message); kInvalid: an id outside the vocabulary;
+  // Makes the sequence equal to `tokens` (kInvalid when empty), reusing the cached prefix that
+  // agrees, running the rest in chunks; logits of the last token are then in logits(). kExhausted:
+  // longer than the context (both counts in the message); kInvalid: an id outside the vocabulary;
   // kCancelled: the sink or the flag said stop (the sequence stays usable, shorter).
   Result<Ok> prefill(std::span<const int32_t> tokens, const ProgressSink& progress,
                      const std::atomic<bool>* stop = nullptr);

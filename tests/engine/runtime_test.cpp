@@ -1,9 +1,11 @@
 #include "engine/runtime.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -118,6 +120,17 @@ TEST(Sequence, WhatDoesNotFitIsRefusedWithBothCounts) {
   EXPECT_EQ(full.error().code, Code::kExhausted);
 }
 
+TEST(Sequence, AnEmptyPromptIsRefusedAndHarmsNothing) {
+  const auto runtime = load_golden();
+  ASSERT_NE(runtime, nullptr);
+  Sequence sequence(*runtime);
+  ASSERT_TRUE(sequence.prefill(prompt(20), {}));
+  const Result<Ok> refused = sequence.prefill({}, {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kInvalid);
+  EXPECT_EQ(sequence.length(), 20);
+}
+
 TEST(Sequence, IdsOutsideTheVocabularyAreRefusedAndHarmNothing) {
   const auto runtime = load_golden();
   ASSERT_NE(runtime, nullptr);
@@ -182,6 +195,27 @@ TEST(Runtime, AbsentFoldersAndUnknownTiersAreRefused) {
       Runtime::load({.model_dir = golden_model("m3-text"), .isa = "mmx"}, {});
   ASSERT_FALSE(tier);
   EXPECT_EQ(tier.error().code, Code::kInvalid);
+}
+
+// Loads with many threads in little address space and exits: 7 when the error is as it should be.
+void load_with_refused_threads() {
+  rlimit little = {};
+  little.rlim_cur = little.rlim_max = rlim_t{1} << 30;
+  setrlimit(RLIMIT_AS, &little);
+  RuntimeOptions options;
+  options.model_dir = golden_model("m3-text");
+  options.n_threads = 1000;
+  const Result<std::unique_ptr<Runtime>> refused = Runtime::load(options, {});
+  const bool named = !refused && refused.error().code == Code::kExhausted &&
+                     refused.error().message.find("1000 threads") != std::string::npos;
+  std::_Exit(named ? 7 : 0);
+}
+
+TEST(Runtime, ThreadsThatTheSystemRefusesAreAnError) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs more address space than this test leaves";
+#endif
+  EXPECT_EXIT(load_with_refused_threads(), ::testing::ExitedWithCode(7), "");
 }
 
 TEST(MemoryBudget, IsBelowTheMachineAndAboveNothing) {
