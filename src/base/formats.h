@@ -23,7 +23,6 @@ inline constexpr size_t kMxfp8Group = 32;  // values that share one E8M0 scale
 inline constexpr float kE4m3Max = 448.0f;
 
 // ---- bf16: the upper half of a float32
-// --------------------------------------------------------------------------
 
 static inline float bf16_to_float(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
@@ -38,8 +37,8 @@ static inline uint16_t float_to_bf16(float value) {
 
 static inline float round_to_bf16(float value) { return bf16_to_float(float_to_bf16(value)); }
 
-// ---- E4M3FN: sign, 4 exponent bits (bias 7), 3 mantissa bits; largest 448, NaN = 0x7f / 0xff, no
-// infinity ---------
+// ---- E4M3FN: sign, 4 exponent bits (bias 7), 3 mantissa bits; largest 448, no infinity,
+// NaN = 0x7f / 0xff
 
 static inline float e4m3_to_float(uint8_t code) {
   const uint32_t sign = static_cast<uint32_t>(code & 0x80u) << 24;
@@ -84,7 +83,6 @@ static inline uint8_t float_to_e4m3(float value) {
 static inline float round_to_e4m3(float value) { return e4m3_to_float(float_to_e4m3(value)); }
 
 // ---- E8M0: a power of two, 2^(code - 127)
-// -------------------------------------------------------------------------
 
 // Code 0 counts as zero (2^-127 is a float32 denormal, which workers read as zero anyway); 255 is
 // NaN and is refused when a checkpoint is loaded.
@@ -94,7 +92,6 @@ static inline float e8m0_to_float(uint8_t code) {
 }
 
 // ---- E2M1: sign and one of eight magnitudes
-// -----------------------------------------------------------------------
 
 static constexpr float kE2m1Values[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                                           -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
@@ -115,7 +112,7 @@ static inline uint8_t to_e2m1(Number value) {
 static inline uint8_t float_to_e2m1(float value) { return to_e2m1(value); }
 
 // ---- NVFP4 cache values: 16 values, 8 bytes of codes (low nibble = even value), one E4M3 scale,
-// no outer scale -----
+// no outer scale
 
 // The M3.1 insert rule. `values` are 16 finite float32. Returns the scale byte (1..0x7e).
 static inline uint8_t nvfp4_kv_encode(const float* values, uint8_t* codes) {
@@ -150,7 +147,7 @@ static inline float nvfp4_kv_value_gpu(uint8_t code, uint8_t scale_code) {
 }
 
 // ---- MXFP8 and two-level NVFP4 quantisers (activations and test data; weights come with their
-// scales) --------------
+// scales)
 
 // The value as a double, denormals included whatever DAZ says.
 static inline double widen_exactly(float value) {

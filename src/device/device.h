@@ -95,7 +95,6 @@ class Device {
   virtual size_t weights_bytes() const = 0;  // owned by the device
 
   // ---- memory
-  // ---------------------------------------------------------------------------------------------------------
   // Buffers for steps of at most max_rows rows; called once, before make_rows.
   virtual Result<Ok> reserve(int max_rows) = 0;
   virtual Rows make_rows(int width) = 0;  // zeroed
@@ -106,7 +105,6 @@ class Device {
   virtual std::span<uint8_t> block_bytes(int layer, int block) = 0;
 
   // ---- steps
-  // ----------------------------------------------------------------------------------------------------------
   // x[r] = embedding row of tokens[r]; no scaling.
   virtual void embed(EmbeddingId table, std::span<const int32_t> tokens, Rows x) = 0;
   // out = NORM(x), rounded once. Rows [0, n_rows).
@@ -153,7 +151,6 @@ class Device {
   virtual void logits(LinearId w, Rows h, std::span<const int32_t> rows, float* out) = 0;
 
   // ---- looking inside (tests, score --trace)
-  // ----------------------------------------------------------------------------
   virtual void read_row(Rows x, int row, std::span<float> out) const = 0;  // out.size() <= width
   virtual std::vector<int32_t> selected_blocks(
       int row, int group) const = 0;  // of the last select_blocks, ascending

@@ -6,9 +6,8 @@
 
 namespace minim {
 
-// repr(float): the shortest digits that read back as the same double; exponent form outside 1e-4 <=
-// |x| < 1e16
-// ("1e+16", "1e-07", "1000000000000000.0", "-0.0", "inf", "nan").
+// repr(float): the shortest digits that read back as the same double; exponent form
+// outside 1e-4 <= |x| < 1e16 ("1e+16", "1e-07", "1000000000000000.0", "-0.0", "inf", "nan").
 std::string python_float_repr(double value);
 
 // json.dumps(float): as repr, but Infinity, -Infinity and NaN.

@@ -48,7 +48,6 @@ float exp_of(float x) {
 float sigmoid_of(float x) { return 1.0f / (1.0f + exp_of(-x)); }
 
 // ---- linear
-// -------------------------------------------------------------------------------------------------
 
 // One chain in pair order over n products, continuing acc.
 float chain(const float* w, const float* x, size_t n, float acc) {
@@ -145,7 +144,6 @@ void linear(const Panels& w, const float* x, size_t x_stride, size_t n_tokens, f
 }
 
 // ---- element by element
-// ---------------------------------------------------------------------------------------------
 
 void round_bf16(float* x, size_t n) noexcept {
   for (size_t i = 0; i < n; ++i) x[i] = round_to_bf16(x[i]);
@@ -207,7 +205,6 @@ void sigmoid(const float* x, size_t n, float* out) noexcept {
 }
 
 // ---- the cache
-// -------------------------------------------------------------------------------------------------
 
 float nvfp4_number(uint8_t code, uint8_t scale, AttentionMode mode) {
   const float value = e2m1_number(code) * e4m3_to_float(scale & 0x7fu);
@@ -268,7 +265,6 @@ void index_scores(TileFormat format, AttentionMode mode, const uint8_t* tile, co
 }
 
 // ---- attention
-// -------------------------------------------------------------------------------------------------
 
 void attend_lane(const float* q, const float* k, const float* v, size_t n_keys, AttentionMode mode,
                  size_t lane, AttentionPartial* out) {
@@ -324,7 +320,6 @@ void merge_partial(const AttentionPartial& partial, size_t first_lane, size_t n_
 }
 
 // ---- packing
-// -------------------------------------------------------------------------------------------------
 
 // Byte `index` of row `row` of a row-major matrix, zero outside of it.
 uint8_t byte_at(const uint8_t* values, size_t n_out, size_t row_bytes, size_t row, size_t index) {

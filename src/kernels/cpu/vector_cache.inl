@@ -9,7 +9,6 @@ inline V16 e4m3_of(W16 words) {
 }
 
 // ---- K and V tiles
-// -------------------------------------------------------------------------------------------------
 
 template <bool kRound>
 inline void load_bf16(const uint8_t* tile, size_t n, float* out) {
@@ -53,7 +52,6 @@ void load_vectors(TileFormat format, AttentionMode mode, const uint8_t* tile, si
 }
 
 // ---- index scores
-// -------------------------------------------------------------------------------------------------
 
 // One panel of 16 index keys as a kF32 panel.
 inline void unpack_bf16(const uint8_t* panel, bool round, float* out) {

@@ -14,7 +14,6 @@
 // subnormals under DAZ.)
 
 // ---- formats without scales: kBf16, kF32
-// ----------------------------------------------------------------------------
 
 struct WeightPair {
   V16 odd, even;
@@ -92,7 +91,6 @@ inline void unscaled_tokens(const Panels& w, const float* x, size_t x_stride, fl
 }
 
 // ---- kNvfp4
-// -------------------------------------------------------------------------------------------------
 
 constexpr size_t kNvfp4GroupBytes = 576;
 
@@ -185,7 +183,6 @@ inline void nvfp4_panel(const Panels& w, size_t panel, const float* x, size_t x_
 }
 
 // ---- kMxfp8
-// -------------------------------------------------------------------------------------------------
 
 constexpr size_t kMxfp8GroupBytes = 2112;
 
@@ -242,7 +239,6 @@ inline void mxfp8_panel(const Panels& w, size_t panel, const float* x, size_t x_
 }
 
 // ---- all of them
-// -------------------------------------------------------------------------------------------------
 
 template <int kT>
 void linear_tokens(const Panels& w, const float* x, size_t x_stride, float* y, size_t y_stride) {
