@@ -7,7 +7,7 @@
 #include <iterator>
 #include <span>
 
-#include "text/jinja_value.h"
+#include "text/utf8.h"
 
 namespace minim {
 namespace {
