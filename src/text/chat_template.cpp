@@ -59,7 +59,7 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, std::string_vi
 Result<ChatTemplate> ChatTemplate::load(const std::string& path) {
   constexpr std::string_view kJson = ".json";
   if (path.size() < kJson.size() || path.substr(path.size() - kJson.size()) != kJson) {
-    Result<std::string> source = read_file(path);
+    Result<std::string> source = require_plain_file(path);
     if (!source) return source.error();
     return parse(*source, path);
   }

@@ -81,7 +81,7 @@ Value indent(Runtime& rt, const Value& v, const Args& args) {
   }
   Text text = v.text();
   text.append("\n", false);  // so that a text ending in a line end keeps an empty last line
-  const std::vector<Text> lines = text_split_lines(text, false);
+  const std::vector<Text> lines = text_split_lines(rt, text, false);
   if (!rt.room(text.size() + lines.size() * (margin.size() + 1))) return Value();
   const bool blank = p.flag(2, false);
   Text out;
@@ -135,7 +135,7 @@ Value striptags(Runtime& rt, const Value& v, const Args& args) {
     text = std::move(kept);
   }
   Text joined;
-  for (const Text& word : text_words(text)) {
+  for (const Text& word : text_words(rt, text)) {
     if (!joined.empty()) joined.append(" ", false);
     joined.append(word);
   }

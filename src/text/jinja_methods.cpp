@@ -108,12 +108,13 @@ std::vector<Text> split_space(const Text& text, Int limit, bool from_right) {
   return parts;
 }
 
-std::vector<Text> split_at(const Text& text, std::string_view separator, Int limit,
+std::vector<Text> split_at(Runtime& rt, const Text& text, std::string_view separator, Int limit,
                            bool from_right) {
   std::vector<Text> parts;
   const std::string_view bytes = text.view();
   size_t begin = 0, end = bytes.size();
   while (limit < 0 || static_cast<Int>(parts.size()) < limit) {
+    if (!rt.spend()) return {};
     if (from_right) {
       if (end < separator.size()) break;
       const size_t at = bytes.rfind(separator, end - separator.size());
@@ -138,7 +139,7 @@ Value split(Runtime& rt, const Value& self, const Args& args) {
   const Int limit = p.integer(1, -1);
   if (!p.ok()) return Value();
   if (!p.has(0) || p.value(0).is(Kind::kNone)) {
-    if (limit < 0) return list_of_texts(rt, text_words(self.text()));
+    if (limit < 0) return list_of_texts(rt, text_words(rt, self.text()));
     // Each cut copies the rest, so cuts are paid for by the text's length.
     const Int cuts = std::min<Int>(limit, static_cast<Int>(self.text().size()));
     if (!rt.spend(static_cast<uint64_t>(cuts) * (1 + self.text().size() / 256))) return Value();
@@ -148,7 +149,7 @@ Value split(Runtime& rt, const Value& self, const Args& args) {
   if (!p.ok()) return Value();
   if (separator.empty()) return rt.fail("empty separator");
   if (!rt.spend_search(self.text().view(), separator.view())) return Value();
-  return list_of_texts(rt, split_at(self.text(), separator.view(), limit, from_right));
+  return list_of_texts(rt, split_at(rt, self.text(), separator.view(), limit, from_right));
 }
 
 template <bool from_right>
@@ -173,7 +174,7 @@ Value partition(Runtime& rt, const Value& self, const Args& args) {
 Value splitlines(Runtime& rt, const Value& self, const Args& args) {
   Params p(rt, "splitlines", args, {"keepends"});
   if (!p.ok()) return Value();
-  return list_of_texts(rt, text_split_lines(self.text(), p.flag(0, false)));
+  return list_of_texts(rt, text_split_lines(rt, self.text(), p.flag(0, false)));
 }
 
 // The bytes [begin, end) of a string that start and stop select, in code points; nothing if start

@@ -132,8 +132,14 @@ Value Runtime::repeat(const Value& sequence, Int times) {
   const Int total = static_cast<Int>(size) * std::min<Int>(times, Int{1} << 40);
   if (sequence.is_string()) {
     if (!room(static_cast<uint64_t>(std::min<Int>(total, Int{1} << 62)))) return Value();
-    Text out;
-    for (Int i = 0; i < times; ++i) out.append(sequence.text());
+    // Runs of one origin melt into one, others stay as many as there are repeats.
+    const size_t runs = sequence.text().runs().size();
+    if (runs > 1 && !spend(runs * static_cast<uint64_t>(times))) return Value();
+    Text out = times > 0 ? sequence.text() : Text();
+    for (Int done = 1, more; done < times; done += more) {
+      more = std::min(done, times - done);
+      out.append(out.slice(0, size * static_cast<size_t>(more)));
+    }
     return Value::string(std::move(out));
   }
   if (!spend(static_cast<uint64_t>(std::min<Int>(total, Int{1} << 62)))) return Value();

@@ -171,9 +171,11 @@ Text text_lower(const Text& text);
 // 2 right, 3 both.
 Text text_strip(const Text& text, const Text* chars, int sides);
 Text text_replace(Runtime& runtime, const Text& text, const Text& from, const Text& to, Int count);
-std::vector<Text> text_split_lines(const Text& text, bool keep_ends);
+// Every piece is a step, here and in text_words(), so that a long text does not become a list of as
+// many strings before anybody counts; nothing once the steps are used up.
+std::vector<Text> text_split_lines(Runtime& runtime, const Text& text, bool keep_ends);
 // str.split() at runs of whitespace.
-std::vector<Text> text_words(const Text& text);
+std::vector<Text> text_words(Runtime& runtime, const Text& text);
 Text text_center(const Text& text, Int width, std::string_view fill);
 Text text_capitalize(const Text& text);
 // int(text, base) and float(text), or nothing where Python raises ValueError.

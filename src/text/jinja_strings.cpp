@@ -138,6 +138,7 @@ Text text_replace(Runtime& rt, const Text& text, const Text& from, const Text& t
   if (from.empty()) {
     // An empty needle matches before every character and at the end.
     for (; count != 0; --count) {
+      if (!rt.spend()) return out;
       out.append(to);
       if (pos >= bytes.size()) break;
       size_t next = pos;
@@ -149,7 +150,7 @@ Text text_replace(Runtime& rt, const Text& text, const Text& from, const Text& t
   } else {
     for (; count != 0; --count) {
       const size_t at = bytes.find(from.view(), pos);
-      if (at == std::string_view::npos) break;
+      if (at == std::string_view::npos || !rt.spend()) break;
       out.append(text, pos, at);
       out.append(to);
       pos = at + from.size();
@@ -160,7 +161,7 @@ Text text_replace(Runtime& rt, const Text& text, const Text& from, const Text& t
   return out;
 }
 
-std::vector<Text> text_split_lines(const Text& text, bool keep_ends) {
+std::vector<Text> text_split_lines(Runtime& rt, const Text& text, bool keep_ends) {
   const auto ends_line = [](char32_t c) {
     return (c >= 0xA && c <= 0xD) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
            c == 0x2029;
@@ -172,6 +173,7 @@ std::vector<Text> text_split_lines(const Text& text, bool keep_ends) {
     const size_t at = pos;
     const char32_t c = next_code_point(bytes, &pos);
     if (!ends_line(c)) continue;
+    if (!rt.spend()) return {};
     if (c == '\r' && pos < bytes.size() && bytes[pos] == '\n') ++pos;
     lines.push_back(text.slice(begin, keep_ends ? pos : at));
     begin = pos;
@@ -180,7 +182,7 @@ std::vector<Text> text_split_lines(const Text& text, bool keep_ends) {
   return lines;
 }
 
-std::vector<Text> text_words(const Text& text) {
+std::vector<Text> text_words(Runtime& rt, const Text& text) {
   std::vector<Text> words;
   const std::string_view bytes = text.view();
   size_t begin = 0;
@@ -188,7 +190,10 @@ std::vector<Text> text_words(const Text& text) {
   for (size_t pos = 0; pos < bytes.size();) {
     const size_t at = pos;
     const bool space = python_is_space(next_code_point(bytes, &pos));
-    if (space && inside) words.push_back(text.slice(begin, at));
+    if (space && inside) {
+      if (!rt.spend()) return {};
+      words.push_back(text.slice(begin, at));
+    }
     if (!space && !inside) begin = at;
     inside = !space;
   }

@@ -284,7 +284,7 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, std::string_view name)
 }
 
 Result<Tokenizer> Tokenizer::load(const std::string& path) {
-  Result<std::string> text = read_file(path);
+  Result<std::string> text = require_plain_file(path);
   if (!text) return text.error();
   return parse(*text, path);
 }

@@ -235,6 +235,11 @@ TEST(ChatTemplateLimits, EndlessWorkIsStopped) {
       "{% set ns = namespace(x=(1,)) %}{% for i in range(60) %}{% set ns.x = (ns.x, ns.x) %}"
       "{% endfor %}{{ {ns.x: 1} }}");
   stopped("{{ ('a' * 3000000).find('a' * 1500000 ~ 'b') }}");
+  // More pieces, or changes of origin, than steps, of a text that is not long.
+  stopped("{{ ('a' ~ 1) * 12000000 }}");
+  for (const char* pieces : {".replace('x', 1 | string)", ".split(' ')", ".split()", " | indent"}) {
+    stopped(std::string("{{ ('x \\n' * 12000000)") + pieces + " | length }}");
+  }
   stopped("{{ ('a' * 1500000 ~ 'b') in 'a' * 3000000 }}");
   stopped("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}");
   stopped("{% macro f(x) %}{{ f([[[[[[[[x]]]]]]]]) }}{% endmacro %}{{ f(1) }}");
