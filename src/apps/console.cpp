@@ -16,6 +16,7 @@
 
 #include "apps/command.h"
 #include "engine/memory_budget.h"
+#include "text/utf8.h"
 
 namespace minim {
 namespace {
@@ -27,10 +28,25 @@ extern "C" void on_interrupt(int) {
   if (interrupt_flag.exchange(true)) _exit(kInterrupted);
 }
 
+// A message may quote what a file or a flag holds: whatever that is, it stays one line of bounded
+// length, valid UTF-8, and cannot steer the terminal.
 void print_line(const std::string& message) {
-  std::string line = "minim: " + message;
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  std::replace(line.begin(), line.end(), '\r', ' ');
+  constexpr size_t kLongest = 2000;
+  std::string line = "minim: ";
+  for (std::string_view rest = message; !rest.empty();) {
+    if (line.size() > kLongest) {
+      line += "...";
+      break;
+    }
+    const Utf8Element element = utf8_first(rest);
+    const std::string_view bytes = rest.substr(0, element.length);
+    const unsigned char first = static_cast<unsigned char>(bytes[0]);
+    // Control characters: C0, DEL, and C1 (two bytes that begin with C2).
+    const bool control = first < 0x20 || first == 0x7f ||
+                         (first == 0xc2 && static_cast<unsigned char>(bytes.back()) < 0xa0);
+    line += element.kind != Utf8Kind::kCharacter ? kReplacement : control ? " " : bytes;
+    rest.remove_prefix(element.length);
+  }
   line += '\n';
   std::fflush(stdout);
   std::fwrite(line.data(), 1, line.size(), stderr);

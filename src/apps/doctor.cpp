@@ -32,6 +32,11 @@ struct Findings {
   Examination model;
   std::vector<std::string> machine_problems;
   bool can_run() const { return model.problems.empty() && machine_problems.empty(); }
+  std::vector<std::string> all_problems() const {
+    std::vector<std::string> all = machine_problems;
+    all.insert(all.end(), model.problems.begin(), model.problems.end());
+    return all;
+  }
 };
 
 void test_tiers(const std::string& isa, Findings& findings) {
@@ -108,7 +113,7 @@ Json to_json(const Findings& findings) {
   }
   const MemoryBudget& memory = findings.memory;
   return Json{{"ok", findings.can_run()},
-              {"problems", findings.machine_problems},
+              {"problems", findings.all_problems()},
               {"cpu",
                {{"model", findings.cpu.model},
                 {"processors", findings.cpu.processors},
@@ -222,7 +227,11 @@ int doctor_command(const Arguments& arguments) {
     write_out(machine_table(findings) + model_table(findings));
   }
   const int code = finish_output();
-  return code != kDone ? code : findings.can_run() ? kDone : kCannot;
+  if (code != kDone || findings.can_run()) return code;
+  const std::vector<std::string> problems = findings.all_problems();
+  const std::string more =
+      problems.size() == 1 ? "" : fmt::format(" (and {} more problems)", problems.size() - 1);
+  return fail(Error{Code::kUnsupported, "this model cannot run here: " + problems[0] + more});
 }
 
 }  // namespace minim

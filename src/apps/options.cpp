@@ -56,7 +56,7 @@ constexpr OptionSpec kOptions[] = {
      "Leave out tokens below P times the largest probability.", kInRun, true, 0, 1},
     {"repetition-penalty", OptionKind::kNumber, "R", "1",
      "Divide positive and multiply negative logits of all tokens seen so far, the prompt's too.",
-     kInRun, true, 0, 1000},
+     kInRun, true, 0.001, 1000},
     {"presence-penalty", OptionKind::kNumber, "X", "0",
      "Subtract X from the logits of tokens in the answer so far.", kInRun, true, -100, 100},
     {"frequency-penalty", OptionKind::kNumber, "X", "0",

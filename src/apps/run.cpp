@@ -76,8 +76,8 @@ int answer_once(const TextSide& text, const std::string& source, RuntimeOptions 
   if (!result) return fail(result.error());
   if (json) write_out(dump_json(answer_json(*result, *answerer)) + "\n");
   const int code = finish_output();
-  if (!arguments.on("quiet")) warn(summary(result->generation, *answerer->runtime));
   if (code != kDone) return code;
+  if (!arguments.on("quiet")) warn(summary(result->generation, *answerer->runtime));
   return result->generation.finish == Finish::kCancelled ? kInterrupted : kDone;
 }
 

@@ -3,10 +3,30 @@
 // 200,000 columns are wanted for every row: 64 rows are 51 MB.
 #include "apps/scorer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace minim {
+
+namespace {
+
+// A NaN in a weight reaches every later token; a probability made of it would look like a number.
+Result<Ok> check_row(std::span<const float> logits, const TokenMask& mask, size_t position) {
+  for (size_t id = 0; id < logits.size(); ++id) {
+    if (mask[id] == 0 || std::isfinite(logits[id])) continue;
+    return Error{
+        Code::kInvalid,
+        fmt::format("the logit of token {} after position {} is {}, wanted a number; a weight of "
+                    "this checkpoint is probably NaN or infinite",
+                    id, position, logits[id])};
+  }
+  return Ok{};
+}
+
+}  // namespace
 
 Scorer::Scorer(Runtime& runtime, TokenMask mask, bool trace)
     : runtime_(runtime), mask_(std::move(mask)), tracing_(trace) {
@@ -40,7 +60,10 @@ Result<std::span<const double>> Scorer::score(
                    .log_probabilities = log_probabilities_,
                    .trace = tracing_ ? &trace_ : nullptr,
                    .trace_row = static_cast<int>(row)});
-      log_softmax(logits.subspan(row * vocab, vocab), mask_, log_probabilities_);
+      const std::span<const float> row_logits = logits.subspan(row * vocab, vocab);
+      if (Result<Ok> finite = check_row(row_logits, mask_, done + row); !finite)
+        return finite.error();
+      log_softmax(row_logits, mask_, log_probabilities_);
     }
     done += n;
   }

@@ -1,6 +1,7 @@
 // Every way in which a model folder can be wrong ends in one line and code 1, and doctor lists it.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -117,7 +118,7 @@ TEST(BadModel, EachDamageIsOneLineOfScoreAndAProblemOfDoctor) {
     expect_refusal(run_minim(score(folder.path())), 1, damage.words);
     const Outcome doctor = run_minim({"doctor", "--json", "--model", folder.path()});
     EXPECT_EQ(doctor.code, 1);
-    EXPECT_EQ(doctor.err, "");
+    EXPECT_EQ(doctor.err.rfind("minim: this model cannot run here: ", 0), 0u) << doctor.err;
     const std::vector<Json> lines = doctor.lines();
     ASSERT_EQ(lines.size(), 1u);
     EXPECT_EQ(lines[0]["model"]["ok"], false);
@@ -141,6 +142,23 @@ TEST(BadModel, SeveralProblemsAreAllListedByDoctor) {
   for (const char* word : {"tokenizer.json", "chat_template.jinja", "model.safetensors"}) {
     EXPECT_NE(problems.find(word), std::string::npos) << word << " in " << problems;
   }
+}
+
+TEST(BadModel, ANanWeightIsAnErrorOfScoreNotAProbability) {
+  const TempFolder folder;
+  copy_model(golden_model("m3-bf16"), folder);
+  const std::string shard = folder / "model-00001-of-00002.safetensors";
+  std::string bytes = slurp(shard);
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
+  const Json header = *parse_json(std::string_view(bytes).substr(8, header_bytes), shard);
+  const size_t begin = header["language_model.lm_head.weight"]["data_offsets"][0];
+  const uint16_t nan = 0x7fc0;
+  std::memcpy(bytes.data() + 8 + header_bytes + begin, &nan, sizeof nan);
+  write_file(shard, bytes);
+  const Outcome outcome = run_minim(score(folder.path()));
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.err.find("token 0 after position 0"), std::string::npos) << outcome.err;
 }
 
 TEST(BadModel, ATokenizerOfAnotherModelIsRefused) {

@@ -90,9 +90,18 @@ TEST(Usage, MistakesEndWithCodeTwoAndOneLine) {
   expect_refusal(run_minim({"score"}), 2, {"--tokens"});
   expect_refusal(run_minim({"score", "--tokens", "1", "--text", "a"}), 2, {"--text"});
   expect_refusal(run_minim({"tokenize", "--text", "a", "--file", "b"}), 2, {"--file"});
+  expect_refusal(run_minim({"run", "--repetition-penalty", "0", "x"}), 2, {"--repetition-penalty"});
   const Outcome nothing = run_minim({});
   EXPECT_EQ(nothing.code, 2);
   EXPECT_NE(nothing.err.find("usage"), std::string::npos);
+}
+
+TEST(Usage, AMessageCannotSteerTheTerminalWhateverItQuotes) {
+  const Outcome outcome = run_minim({"\x1b[31m\xc2\x9b\xff\n" + std::string(100000, 'x')});
+  expect_refusal(outcome, 2, {"[31m", "\xEF\xBF\xBD", "..."});
+  EXPECT_EQ(outcome.err.find('\x1b'), std::string::npos);
+  EXPECT_EQ(outcome.err.find("\xc2\x9b"), std::string::npos);
+  EXPECT_LT(outcome.err.size(), 3000u);
 }
 
 TEST(Usage, FlagBeatsVariableBeatsFile) {
