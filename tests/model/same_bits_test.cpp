@@ -38,7 +38,7 @@ struct Variant {
   KvOrder order = KvOrder::kBlockOuter;
   bool reversed_blocks = false;
   AttentionMode attention = AttentionMode::kDirect;
-  std::optional<KvFormats> formats;
+  std::optional<KvFormats> formats = std::nullopt;
 };
 
 Outcome run(const std::string& checkpoint, const Variant& variant, int n_tokens) {
