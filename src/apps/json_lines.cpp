@@ -131,7 +131,7 @@ Result<std::vector<int32_t>> parse_token_list(std::string_view text, int n_ids) 
     int32_t id = -1;
     const auto [last, error] = std::from_chars(word.data(), word.data() + word.size(), id);
     if (error != std::errc() || last != word.data() + word.size() || id < 0 || id >= n_ids) {
-      return bad_id("--tokens", tokens.size(), fmt::format("'{}'", word), n_ids);
+      return bad_id("--tokens", tokens.size(), shown(Json(std::string(word))), n_ids);
     }
     tokens.push_back(id);
     if (end == text.size()) return tokens;

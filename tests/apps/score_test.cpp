@@ -160,7 +160,7 @@ TEST(Score, BadTokensAreRefused) {
   const auto with = [](const std::string& tokens) {
     return run_minim({"score", "--model", kModel, "--tokens", tokens});
   };
-  expect_refusal(with("1,320"), 1, {"token 1", "'320'", "319"});
+  expect_refusal(with("1,320"), 1, {"token 1", "\"320\"", "319"});
   expect_refusal(with(""), 1, {"token 0"});
   expect_refusal(with("1,,2"), 1, {"token 1"});
   expect_refusal(with("1,x"), 1, {"'x'"});
