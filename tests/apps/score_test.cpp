@@ -164,7 +164,7 @@ TEST(Score, BadTokensAreRefused) {
   expect_refusal(with(""), 1, {"token 0"});
   expect_refusal(with("1,,2"), 1, {"token 1"});
   expect_refusal(with("1,x"), 1, {"\"x\""});
-  expect_refusal(with("1 2"), 1, {"'1 2'"});
+  expect_refusal(with("1 2"), 1, {"\"1 2\""});
   expect_refusal(run_minim({"score", "--model", kModel, "--text", "a"}), 1, {"tokenizer.json"});
   const auto line = [](const std::string& input) {
     return run_minim({"score", "--model", kModel, "--tokens-file", "-"}, {.input = input});
