@@ -12,7 +12,7 @@ run_one() {
   mkdir -p "$build/fuzz/found/$name"
   local corpora=("$build/fuzz/found/$name")
   [[ -d $root/fuzz/corpus/$name ]] && corpora+=("$root/fuzz/corpus/$name")
-  if "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -verbosity=1 \
+  if "$target" -max_total_time="$seconds" -seed=1 -timeout=10 -rss_limit_mb=2048 -verbosity=1 \
       -artifact_prefix="$build/fuzz/$name." "${corpora[@]}" >"$log" 2>&1; then
     echo "fuzz: $name: $(tail -n 1 "$log" | tr 'D' 'd')"
   else
