@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -96,9 +97,10 @@ TEST(Json, SortedJsonReadsTheSameTexts) {
 class Files : public ::testing::Test {
  protected:
   void SetUp() override {
-    directory_ = std::filesystem::path(::testing::TempDir()) /
-                 ("json_test." + std::to_string(reinterpret_cast<uintptr_t>(this)));
-    std::filesystem::create_directory(directory_);
+    // Tests run side by side as programs of their own.
+    std::string name = ::testing::TempDir() + "minim_json_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    directory_ = name;
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
   std::filesystem::path directory_;
