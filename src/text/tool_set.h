@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/json.h"
@@ -20,8 +21,9 @@ struct Tool {
 class ToolSet {
  public:
   // Reads the "tools" of a chat request: a list of {"type": "function", "function": {...}}, or of
-  // the bare function objects; null and [] mean none. kInvalid names the place and what was found
-  // there ("tools[2].function.name: ...").
+  // the bare function objects, whose schema may also be called "input_schema"; null and [] mean
+  // none. kInvalid names the place and what was found there ("tools[2].function.name is missing");
+  // kUnsupported a tool that is no function.
   static Result<ToolSet> parse(const Json& tools);
 
   std::span<const Tool> tools() const { return tools_; }
@@ -30,6 +32,7 @@ class ToolSet {
 
  private:
   std::vector<Tool> tools_;
+  std::unordered_map<std::string, size_t> index_;  // by name, of equal names the first
 };
 
 }  // namespace minim
