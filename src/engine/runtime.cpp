@@ -17,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/check.h"
 #include "engine/memory_budget.h"
 #include "kernels/kernels.h"
 #include "model/checkpoint.h"
@@ -216,15 +217,29 @@ Result<Ok> Sequence::prefill(std::span<const int32_t> tokens, const ProgressSink
 }
 
 Result<Ok> Sequence::append(int32_t token) {
-  if (length() >= runtime_.context()) {
-    return Error{Code::kExhausted,
-                 fmt::format("the context of {} tokens is full", runtime_.context())};
-  }
   const std::array<int32_t, 1> one = {token};
-  Result<Ok> checked = check_tokens(one, runtime_.config().vocab);
+  return append(one);
+}
+
+Result<Ok> Sequence::append(std::span<const int32_t> tokens) {
+  CHECK(!tokens.empty());
+  const size_t room = static_cast<size_t>(runtime_.context() - length());
+  if (tokens.size() > room) {
+    return Error{Code::kExhausted,
+                 room == 0 ? fmt::format("the context of {} tokens is full", runtime_.context())
+                           : fmt::format("the context of {} tokens has room for {}, not for {}",
+                                         runtime_.context(), room, tokens.size())};
+  }
+  Result<Ok> checked = check_tokens(tokens, runtime_.config().vocab);
   if (!checked) return checked;
-  step(runtime_.model(), one, length(), block_table_, logits_);
-  tokens_.push_back(token);
+  while (!tokens.empty()) {
+    const std::span<const int32_t> rows =
+        tokens.first(std::min(tokens.size(), static_cast<size_t>(runtime_.chunk())));
+    tokens = tokens.subspan(rows.size());
+    step(runtime_.model(), rows, length(), block_table_,
+         tokens.empty() ? std::span<float>(logits_) : std::span<float>());
+    tokens_.insert(tokens_.end(), rows.begin(), rows.end());
+  }
   return Ok{};
 }
 

@@ -90,6 +90,9 @@ class Sequence {
                      const std::atomic<bool>* stop = nullptr);
   // Appends one token; allocates nothing after the first prefill.
   Result<Ok> append(int32_t token);
+  // Appends tokens (at least one), running them in chunks: the bits of appending one by one.
+  // kExhausted / kInvalid as above, and then nothing is appended.
+  Result<Ok> append(std::span<const int32_t> tokens);
   std::span<const float> logits() const { return logits_; }
   int reused() const { return reused_; }  // tokens of the last prefill that were cached
 

@@ -155,10 +155,17 @@ void Sampler::observe_prompt(std::span<const int32_t> tokens) {
   }
 }
 
-Result<int32_t> Sampler::sample(std::span<const float> logits, int64_t position) {
-  CHECK(logits.size() == allowed_.size());
+void Sampler::take(int32_t token) {
+  CHECK(token >= 0 && static_cast<size_t>(token) < seen_.size(), "token %d", token);
+  seen_[static_cast<size_t>(token)] = 1;
+  ++generated_count_[static_cast<size_t>(token)];
+}
+
+void Sampler::find_candidates(std::span<const float> logits, std::span<const uint32_t> allowed) {
   candidates_.clear();
-  for (size_t id = 0; id < logits.size(); ++id) {
+  const size_t end = allowed.empty() ? logits.size() : std::min(logits.size(), allowed.size() * 32);
+  for (size_t id = 0; id < end; ++id) {
+    if (!allowed.empty() && (allowed[id / 32] >> (id % 32) & 1) == 0) continue;
     if (!allowed_[id] || !std::isfinite(logits[id])) continue;
     double value = logits[id];
     if (seen_[id]) {
@@ -169,7 +176,21 @@ Result<int32_t> Sampler::sample(std::span<const float> logits, int64_t position)
     }
     candidates_.emplace_back(value, static_cast<int32_t>(id));
   }
+}
+
+Result<int32_t> Sampler::sample(std::span<const float> logits, int64_t position,
+                                std::span<const uint32_t> allowed) {
+  CHECK(logits.size() == allowed_.size());
+  find_candidates(logits, allowed);
   if (candidates_.empty()) {
+    if (!allowed.empty() && std::any_of(logits.begin(), logits.end(), [](float logit) {
+          return std::isfinite(logit);
+        })) {
+      return Error{Code::kInvalid,
+                   fmt::format("nothing may come at position {}: no token with a finite logit is "
+                               "allowed there",
+                               position)};
+    }
     return Error{Code::kInvalid,
                  fmt::format("no finite logit at position {}: the weights or the cache hold NaN or "
                              "infinity",
@@ -185,8 +206,7 @@ Result<int32_t> Sampler::sample(std::span<const float> logits, int64_t position)
     keep_min_p(candidates_, params_.min_p);
     token = draw(candidates_, uniform_draw(params_.seed, position));
   }
-  seen_[static_cast<size_t>(token)] = 1;
-  ++generated_count_[static_cast<size_t>(token)];
+  take(token);
   return token;
 }
 

@@ -44,9 +44,20 @@ class Sampler {
   // Draws the token at absolute position `position` (the draw depends on seed and position alone,
   // so a seed gives the same text at any load and after any resume). A NaN or infinite logit is
   // left out; a row with nothing left is kInvalid. Also counts the token for the penalties.
-  Result<int32_t> sample(std::span<const float> logits, int64_t position);
+  //
+  // `allowed`: what this one token may be, beside the mask; bit id % 32 of word id / 32, ids behind
+  // its end may not come. It shapes the draw only: logits stay as they are, for whoever reports
+  // them. Empty: no such limit.
+  Result<int32_t> sample(std::span<const float> logits, int64_t position,
+                         std::span<const uint32_t> allowed = {});
+
+  // Counts a token that was not drawn (there was no choice) for the penalties.
+  void take(int32_t token);
 
  private:
+  // The candidates: what may come, with its logit after the penalties.
+  void find_candidates(std::span<const float> logits, std::span<const uint32_t> allowed);
+
   SamplingParams params_;
   TokenMask allowed_;
   std::vector<int32_t> generated_count_;

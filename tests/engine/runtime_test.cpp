@@ -92,6 +92,38 @@ TEST(Sequence, AppendedTokensGiveTheBitsOfAPrefill) {
   EXPECT_TRUE(same_bits(logits_of(*chunked, all), sequence.logits()));
 }
 
+TEST(Sequence, TokensAppendedTogetherGiveTheBitsOfAppendingOneByOne) {
+  const auto runtime = load_golden(16);
+  ASSERT_NE(runtime, nullptr);
+  const std::vector<int32_t> all = prompt(300);
+  Sequence sequence(*runtime);
+  ASSERT_TRUE(sequence.prefill(std::span(all).first(120), {}));
+  size_t at = 120;
+  for (const size_t n : {1u, 5u, 16u, 17u, 60u, 81u}) {  // below, at and above a chunk; two blocks
+    ASSERT_TRUE(sequence.append(std::span(all).subspan(at, n)));
+    at += n;
+  }
+  ASSERT_EQ(at, all.size());
+  EXPECT_TRUE(std::equal(all.begin(), all.end(), sequence.tokens().begin()));
+  const auto other = load_golden();
+  EXPECT_TRUE(same_bits(logits_of(*other, all), sequence.logits()));
+}
+
+TEST(Sequence, TokensThatDoNotFitTogetherAreRefusedAndNoneIsAppended) {
+  const auto runtime = load_golden(64, 200);
+  ASSERT_NE(runtime, nullptr);
+  Sequence sequence(*runtime);
+  ASSERT_TRUE(sequence.prefill(prompt(190), {}));
+  const Result<Ok> refused = sequence.append(prompt(11));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kExhausted);
+  EXPECT_NE(refused.error().message.find("room for 10, not for 11"), std::string::npos)
+      << refused.error().message;
+  EXPECT_EQ(sequence.append(std::vector<int32_t>{1, 2, 320000}).error().code, Code::kInvalid);
+  EXPECT_EQ(sequence.length(), 190);
+  EXPECT_TRUE(sequence.append(prompt(10)));
+}
+
 TEST(Sequence, AppendAllocatesNothing) {
   for (const char* name : {"m31-nvfp4", "m3-bf16", "m3-mxfp8"}) {
     const auto runtime = load({.model_dir = golden_model(name), .n_threads = 2, .context = 512});

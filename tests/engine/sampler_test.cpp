@@ -208,17 +208,76 @@ TEST(Sampler, ExtremeLogitsAndTemperaturesStayFinite) {
   }
 }
 
+std::vector<uint32_t> bits_of(std::initializer_list<int> ids, size_t n_ids) {
+  std::vector<uint32_t> bits((n_ids + 31) / 32);
+  for (const int id : ids) {
+    bits[static_cast<size_t>(id) / 32] |= uint32_t{1} << (static_cast<size_t>(id) % 32);
+  }
+  return bits;
+}
+
+TEST(Sampler, WhatIsNotAllowedIsNeverDrawnAndTheRestKeepsItsProportions) {
+  // Top-p sees the allowed tokens only: 3 of 100 hold all the mass that is left.
+  std::vector<float> logits(100, 5.0f);
+  logits[3] = 1.0f, logits[40] = 1.0f + std::log(2.0f), logits[99] = 1.0f;
+  const std::vector<uint32_t> allowed = bits_of({3, 40, 99}, logits.size());
+  Sampler sampler = make({.top_p = 0.9}, logits.size());
+  std::map<int32_t, int> counts;
+  constexpr int kDraws = 20000;
+  for (int i = 0; i < kDraws; ++i) ++counts[*sampler.sample(logits, i, allowed)];
+  EXPECT_EQ(counts.size(), 3u);
+  EXPECT_NEAR(counts[40], kDraws / 2, 300);
+  EXPECT_NEAR(counts[3], kDraws / 4, 300);
+}
+
+TEST(Sampler, AllowingEverythingIsTheSameAsNoLimit) {
+  const std::vector<float> logits = logs({.2, .3, .1, .25, .15});
+  const std::vector<uint32_t> all = {0x1f};
+  Sampler plain = make({.presence_penalty = 0.5}, 5), limited = make({.presence_penalty = 0.5}, 5);
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(*plain.sample(logits, i), *limited.sample(logits, i, all));
+  }
+}
+
+TEST(Sampler, IdsBehindTheEndOfTheBitsAreNotAllowed) {
+  std::vector<float> logits(70, 0.0f);
+  logits[69] = 50.0f;
+  Sampler sampler = make({}, logits.size());
+  const std::vector<uint32_t> first_words = {0, 2};  // ids 0 to 63
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(*sampler.sample(logits, i, first_words), 33);
+}
+
+TEST(Sampler, AllowedTokensWithoutAFiniteLogitAreAnError) {
+  Sampler sampler = make({}, 4);
+  const Result<int32_t> nothing =
+      sampler.sample(std::vector<float>{1, kNan, -kInf, 2}, 7, bits_of({1, 2}, 4));
+  ASSERT_FALSE(nothing);
+  EXPECT_NE(nothing.error().message.find("position 7"), std::string::npos);
+  EXPECT_NE(nothing.error().message.find("allowed"), std::string::npos);
+}
+
+TEST(Sampler, TakenTokensCountForThePenalties) {
+  const std::vector<float> logits = {1.0f, 0.9f};
+  Sampler sampler = make({.temperature = 0.0, .presence_penalty = 0.5}, 2);
+  sampler.take(0);
+  EXPECT_EQ(*sampler.sample(logits, 0), 1);
+}
+
 TEST(Sampler, SamplingAllocatesNothing) {
   constexpr size_t kVocab = 2000;
   std::vector<float> logits(kVocab);
   for (size_t i = 0; i < kVocab; ++i) logits[i] = static_cast<float>((i * 37) % 101) * 0.05f;
+  const std::vector<uint32_t> allowed(kVocab / 32, 0x55555555);
   const std::vector<SamplingParams> all = {{.temperature = 0.0},
                                            {.top_k = 40, .top_p = 0.9, .min_p = 0.01},
                                            {.repetition_penalty = 1.1, .presence_penalty = 0.5}};
   for (const SamplingParams& params : all) {
     Sampler sampler = make(params, kVocab);
     const size_t before = allocation_count();
-    for (int i = 0; i < 20; ++i) ASSERT_TRUE(sampler.sample(logits, i));
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_TRUE(sampler.sample(logits, i));
+      ASSERT_TRUE(sampler.sample(logits, i, allowed));
+    }
     EXPECT_EQ(allocation_count(), before);
   }
 }
