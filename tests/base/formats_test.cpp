@@ -10,12 +10,13 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/fp_env.h"
+#include "base/sha256.h"
 #include "support/golden_page.h"
 #include "support/safetensors_file.h"
-#include "support/sha256.h"
 
 namespace minim::testing {
 namespace {
@@ -307,9 +308,10 @@ TEST_P(Formats, GoldenNvfp4ProductTableIsBitwiseAndHasThePublishedHash) {
     }
   });
   EXPECT_EQ(table, codecs().get<uint8_t>("nvfp4_kv.product_table"));
-  EXPECT_EQ(sha256_hex(std::span(table).first(128 * 8)),
+  const std::string_view bytes(reinterpret_cast<const char*>(table.data()), table.size());
+  EXPECT_EQ(sha256_hex(bytes.substr(0, 128 * 8)),
             "12fb27d984b90c0798e56d76d7e83170be8653d4a6af35aa27904c391200c758");
-  EXPECT_EQ(sha256_hex(table), "0f6bedfe899cb3598f7fcdd4a23e832ace7ca6f5e873691cad744ddd65d47d24");
+  EXPECT_EQ(sha256_hex(bytes), "0f6bedfe899cb3598f7fcdd4a23e832ace7ca6f5e873691cad744ddd65d47d24");
 }
 
 TEST_P(Formats, EveryNvfp4CacheValueIsTheExactProductAndFitsBf16) {
@@ -391,13 +393,6 @@ TEST_P(Formats, GoldenTwoLevelNvfp4VectorsAreBitwise) {
   });
   EXPECT_EQ(scales, golden.get<uint8_t>("nvfp4_act.scales"));
   EXPECT_EQ(codes, golden.get<uint8_t>("nvfp4_act.codes"));
-}
-
-TEST(Sha256, MatchesThePublishedExamples) {
-  const std::string abc = "abc";
-  EXPECT_EQ(sha256_hex({reinterpret_cast<const uint8_t*>(abc.data()), 3}),
-            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_EQ(sha256_hex({}), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
 }  // namespace
