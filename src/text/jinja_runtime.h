@@ -150,7 +150,7 @@ class Params {
   bool ok_ = true;
 };
 
-// --- what jinja_filters*.cpp, jinja_predicates.cpp and jinja_methods.cpp provide ---
+// --- what jinja_filters*.cpp, jinja_predicates.cpp and jinja_methods*.cpp provide ---
 using Filter = Value (*)(Runtime&, const Value& input, const Args&);
 using Predicate = bool (*)(Runtime&, const Value& subject, const Args&);
 
