@@ -84,7 +84,6 @@ class TokenOutputParser {
   bool in_reasoning() const { return parser_.in_reasoning(); }
 
  private:
-  const Tokenizer* tokenizer_;
   MarkerIds markers_;
   Detokenizer detokenizer_;
   OutputParser parser_;
