@@ -8,12 +8,15 @@
 
 #include "text/jinja_eval.h"
 #include "text/jinja_parser.h"
+#include "text/native_template.h"
+#include "text/segment_writer.h"
 
 namespace minim {
 
 struct ChatTemplate::Parsed {
   std::string name;
   jinja::Body body;
+  std::optional<NativeTemplate> native;
 };
 
 namespace {
@@ -53,6 +56,8 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, std::string_vi
   Result<jinja::Body> body = jinja::parse(source, name);
   if (!body) return body.error();
   parsed->body = std::move(*body);
+  if (const auto variant = NativeTemplate::variant_of(source))
+    parsed->native = NativeTemplate::derive(*variant, parsed->body, parsed->name);
   return ChatTemplate(std::move(parsed));
 }
 
@@ -76,6 +81,16 @@ Result<std::vector<PromptSegment>> ChatTemplate::render(const Json& vars,
     return Error{
         Code::kInvalid,
         fmt::format("{}: the variables of a template must be a JSON object", parsed_->name)};
+  if (parsed_->native && options.way != Way::kInterpreter) {
+    std::optional<std::vector<PromptSegment>> segments =
+        parsed_->native->render(vars, options.memory);
+    if (segments) return *std::move(segments);
+  }
+  if (options.way == Way::kNative)
+    return Error{Code::kInvalid,
+                 fmt::format("{}: {}", parsed_->name,
+                             parsed_->native ? "this conversation is the interpreter's"
+                                             : "the template is the interpreter's")};
   std::tm now{};
   if (options.now) {
     now = *options.now;
@@ -85,14 +100,12 @@ Result<std::vector<PromptSegment>> ChatTemplate::render(const Json& vars,
   }
   Result<jinja::Text> text = jinja::evaluate(parsed_->body, parsed_->name, vars, now);
   if (!text) return text.error();
-  std::vector<PromptSegment> segments;
-  size_t begin = 0;
-  for (const auto& run : text->runs()) {
-    segments.push_back({text->bytes().substr(begin, run.end - begin), run.from_template});
-    begin = run.end;
-  }
-  return segments;
+  native::SegmentWriter segments;
+  segments.append(*text);
+  return segments.take();
 }
+
+bool ChatTemplate::native() const { return parsed_->native.has_value(); }
 
 std::string ChatTemplate::join(std::span<const PromptSegment> segments) {
   std::string out;

@@ -13,6 +13,11 @@ std::vector<TokenId> encode_prompt(const Tokenizer& tokenizer,
     run.clear();
   };
   for (const PromptSegment& segment : segments) {
+    if (!segment.ids.empty()) {
+      flush();
+      ids.insert(ids.end(), segment.ids.begin(), segment.ids.end());
+      continue;
+    }
     if (!segment.from_template) {
       run += segment.text;
       continue;

@@ -4,12 +4,12 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "base/sha256.h"
+#include "support/official_template.h"
 
 namespace minim {
 namespace {
@@ -112,13 +112,7 @@ TEST(ChatTemplate, DifferentialCasesGivePythonsBytes) {
 }
 
 TEST(ChatTemplate, OfficialTemplateGivesTheKnownHashes) {
-  const char* named = std::getenv("MINIM_M3_TEMPLATE");
-  const char* cache = std::getenv("MINIM_DEPS_CACHE");
-  const char* home = std::getenv("HOME");
-  const std::string path =
-      named ? named
-            : (cache ? std::string(cache) : std::string(home ? home : "") + "/.cache/minim-deps") +
-                  "/MiniMax-M3.jinja";
+  const std::string path = testing::official_template_path();
   if (!std::filesystem::exists(path)) {
     GTEST_SKIP() << "MiniMax-M3's template is not at " << path
                  << "; scripts/fetch_m3_template.sh fetches it";
