@@ -58,19 +58,20 @@ format-check:
 	@git ls-files -z 'src/*.cpp' 'src/*.h' 'src/*.inl' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' 'bench/*.h' 'fuzz/*.cpp' | \
 	  xargs -0 clang-format-14 --dry-run -Werror
 
-# Kernels and decoding against what this machine's memory and processor allow, native templates against the
-# interpreter. BENCH_MODEL: a random checkpoint of the M3 shape, made once.
+# Kernels, loading and decoding against what this machine's memory and processor allow, native templates
+# against the interpreter. BENCH_MODEL: a random checkpoint of the M3 shape, made once.
 BENCH_MODEL ?= build/bench/random-m3
 BENCH_GIB ?= 1.2
 
 bench:
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory configure
-	@cmake --build build -j $(JOBS) --target kernels_bench decode_bench template_bench
+	@cmake --build build -j $(JOBS) --target kernels_bench load_bench decode_bench template_bench
 	@[ -d $(BENCH_MODEL) ] || { scripts/make_random_checkpoint.py --size-gib $(BENCH_GIB) --out $(BENCH_MODEL).part && \
 	  mv $(BENCH_MODEL).part $(BENCH_MODEL); }
 	build/bench/kernels_bench
 	build/bench/template_bench
+	build/bench/load_bench $(BENCH_MODEL)
 	build/bench/decode_bench $(BENCH_MODEL)
 
 asan:

@@ -10,23 +10,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "engine/measure.h"
 #include "engine/runtime.h"
 #include "model/checkpoint.h"
 
 namespace minim {
 namespace {
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Bytes of weights that one token reads: everything of the text model but the experts it does not
 // choose, and one row of the embedding table.
@@ -98,28 +93,6 @@ class ReadLimit {
   ThreadPool& pool_;
   uint64_t* data_;
 };
-
-std::string cpu_model() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
-  return "unknown";
-}
-
-// Microseconds that runnable tasks of this machine have waited for a processor.
-double cpu_pressure_us() {
-  std::ifstream in("/proc/pressure/cpu");
-  std::string line;
-  std::getline(in, line);
-  const size_t at = line.find("total=");
-  return at == std::string::npos ? 0 : std::atof(line.c_str() + at + 6);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 int fail(const Error& error) {
   std::fprintf(stderr, "decode_bench: %s\n", error.message.c_str());
