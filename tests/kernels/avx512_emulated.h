@@ -40,6 +40,7 @@ inline To emu_read(const From* p) {
 // ---- 128 bits ----
 
 inline __m128i _mm_loadu_si128(const __m128i* p) { return emu_read<__m128i>(p); }
+inline void _mm_storeu_si128(__m128i* p, __m128i v) { std::memcpy(p, &v, sizeof v); }
 inline __m128i _mm_loadl_epi64(const __m128i* p) {
   __m128i v = {};
   std::memcpy(v.b, p, 8);
@@ -246,6 +247,11 @@ inline __m512i _mm512_cvtepi8_epi32(__m128i v) {
 inline __m256i _mm512_cvtepi32_epi16(__m512i v) {
   __m256i out;
   for (int i = 0; i < 16; ++i) out.w[i] = static_cast<uint16_t>(v.d[i]);
+  return out;
+}
+inline __m128i _mm512_cvtepi32_epi8(__m512i v) {
+  __m128i out = {};
+  for (int i = 0; i < 16; ++i) out.b[i] = static_cast<uint8_t>(v.d[i]);
   return out;
 }
 inline __m512i _mm512_unpacklo_epi32(__m512i x, __m512i y) {

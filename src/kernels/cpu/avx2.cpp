@@ -196,6 +196,22 @@ inline void store_split_words(uint8_t* p, I16 v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), _mm256_permute4x64_epi64(high, 0xd8));
 }
 
+// Byte 0 of all lanes, then byte 1, 2 and 3.
+inline void store_split_bytes(uint8_t* p, I16 v) {
+  const __m256i by_byte = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  const __m256i a = _mm256_shuffle_epi8(v.lo, by_byte), b = _mm256_shuffle_epi8(v.hi, by_byte);
+  // Dword i of each half: byte i of its four lanes; lanes 0-3 and 4-7 in a, 8-11 and 12-15 in b.
+  const __m256i swap = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  const __m256i first = _mm256_permutevar8x32_epi32(a, swap);
+  const __m256i second = _mm256_permutevar8x32_epi32(b, swap);
+  const __m256i even = _mm256_unpacklo_epi64(first, second);
+  const __m256i odd = _mm256_unpackhi_epi64(first, second);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute2x128_si256(even, odd, 0x20));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32),
+                      _mm256_permute2x128_si256(even, odd, 0x31));
+}
+
 // An 8 x 8 transposition of dwords: in[r] = row r, out[c] = column c.
 inline void transpose8(const __m256i (&in)[8], __m256i (&out)[8]) {
   __m256i pairs[8], quads[8];

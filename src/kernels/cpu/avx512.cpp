@@ -139,6 +139,14 @@ inline void store_split_words(uint8_t* p, I16 v) {
                       _mm512_cvtepi32_epi16(shift_right<16>(v).v));
 }
 
+// Byte 0 of all lanes, then byte 1, 2 and 3.
+inline void store_split_bytes(uint8_t* p, I16 v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v.v));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 16), _mm512_cvtepi32_epi8(shift_right<8>(v).v));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 32), _mm512_cvtepi32_epi8(shift_right<16>(v).v));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 48), _mm512_cvtepi32_epi8(shift_right<24>(v).v));
+}
+
 // Sixteen dwords at `offset` of each of 16 rows, as sixteen columns of 16 lanes. A 128-bit quarter
 // of a row goes through 4 x 4 transpositions of its neighbours; the quarters of four such blocks
 // are then gathered into columns.
