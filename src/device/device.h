@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -93,6 +94,11 @@ class Device {
   // touched.
   virtual Result<EmbeddingId> load_embedding(const MatrixView& table) = 0;
   virtual size_t weights_bytes() const = 0;  // owned by the device
+  // Calls body(i) for every i in [0, n), in any order, on the threads that the device has for work
+  // on the host: for what loading does beside handing over weights. body must not call the device.
+  virtual void for_each(size_t n, const std::function<void(size_t)>& body) {
+    for (size_t i = 0; i < n; ++i) body(i);
+  }
 
   // ---- memory
   // Buffers for steps of at most max_rows rows; called once, before make_rows.

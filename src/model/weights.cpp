@@ -31,8 +31,9 @@ using Bytes = std::span<const uint8_t>;
 
 constexpr size_t kAheadBytes = size_t{192} << 20;
 constexpr size_t kBehindBytes = size_t{32} << 20;
-constexpr size_t kPopulateBytes = size_t{64} << 10;  // smaller parts: a few faults cost less
-constexpr size_t kJoinGap = 4096;                    // scalars between two tensors
+constexpr size_t kScanBytes = size_t{128} << 10;   // of scales, an item for a thread
+constexpr size_t kReleaseBytes = size_t{2} << 20;  // the same of pages
+constexpr size_t kJoinGap = 4096;                  // scalars between two tensors
 
 // Experts that live in the device for good.
 class ResidentExperts : public ExpertStore {
@@ -70,11 +71,28 @@ struct Unit {
 Bytes values_of(const PlannedMatrix& matrix) { return {matrix.view.values, matrix.value_bytes()}; }
 Bytes scales_of(const PlannedMatrix& matrix) { return {matrix.view.scales, matrix.scale_bytes()}; }
 
-Result<Ok> check_scales(const PlannedMatrix& matrix) {
+// All block scales, by several threads.
+BadScales find_bad_scales(const PlannedMatrix& matrix, Device& device) {
   const bool nvfp4 = matrix.view.format == WeightFormat::kNvfp4;
   const Bytes scales = scales_of(matrix);
-  if (scales.empty()) return Ok{};
-  const BadScales bad = nvfp4 ? find_bad_e4m3_scales(scales) : find_bad_e8m0_scales(scales);
+  std::vector<BadScales> found((scales.size() + kScanBytes - 1) / kScanBytes);
+  device.for_each(found.size(), [&](size_t i) {
+    const size_t begin = i * kScanBytes;
+    const Bytes piece = scales.subspan(begin, std::min(kScanBytes, scales.size() - begin));
+    found[i] = nvfp4 ? find_bad_e4m3_scales(piece) : find_bad_e8m0_scales(piece);
+  });
+  BadScales all;
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (all.count == 0 && found[i].count > 0) all.first = i * kScanBytes + found[i].first;
+    all.count += found[i].count;
+  }
+  return all;
+}
+
+Result<Ok> check_scales(const PlannedMatrix& matrix, Device& device) {
+  const bool nvfp4 = matrix.view.format == WeightFormat::kNvfp4;
+  const Bytes scales = scales_of(matrix);
+  const BadScales bad = find_bad_scales(matrix, device);
   if (bad.count == 0) return Ok{};
   const size_t columns = scales.size() / matrix.view.n_out;
   return Error{Code::kInvalid,
@@ -138,6 +156,7 @@ class Loader {
   Result<Ok> load_units(const LoadProgress& progress);
   void announce(size_t done);
   void give_back(const Unit& unit, bool last);
+  void release(Bytes range);
 
   const Checkpoint& checkpoint_;
   const Config& config_;
@@ -158,9 +177,9 @@ Result<Ok> keep(Result<Id> loaded, Id* id) {
   return Ok{};
 }
 
-Result<Ok> check_all_scales(const std::vector<const PlannedMatrix*>& matrices) {
+Result<Ok> check_all_scales(const std::vector<const PlannedMatrix*>& matrices, Device& device) {
   for (const PlannedMatrix* matrix : matrices) {
-    if (Result<Ok> checked = check_scales(*matrix); !checked) return checked;
+    if (Result<Ok> checked = check_scales(*matrix, device); !checked) return checked;
   }
   return Ok{};
 }
@@ -186,7 +205,8 @@ void Loader::add_linear(std::vector<const PlannedMatrix*> matrices, LinearId* id
   std::vector<Bytes> parts = parts_of(matrices);
   units_.push_back({.parts = std::move(parts),
                     .load = [this, matrices = std::move(matrices), id]() -> Result<Ok> {
-                      if (Result<Ok> checked = check_all_scales(matrices); !checked) return checked;
+                      if (Result<Ok> checked = check_all_scales(matrices, device_); !checked)
+                        return checked;
                       std::vector<MatrixView> views;
                       for (const PlannedMatrix* matrix : matrices) views.push_back(matrix->view);
                       return keep(device_.load_linear(views), id);
@@ -197,7 +217,7 @@ void Loader::add_mlp(const PlannedMlp& mlp, MlpId* id) {
   const std::vector<const PlannedMatrix*> matrices = {&mlp.gate, &mlp.up, &mlp.down};
   units_.push_back(
       {.parts = parts_of(matrices), .load = [this, &mlp, matrices, id]() -> Result<Ok> {
-         if (Result<Ok> checked = check_all_scales(matrices); !checked) return checked;
+         if (Result<Ok> checked = check_all_scales(matrices, device_); !checked) return checked;
          return keep(device_.load_mlp(mlp.gate.view, mlp.up.view, mlp.down.view), id);
        }});
 }
@@ -260,6 +280,17 @@ void Loader::announce(size_t done) {
   }
 }
 
+// Unmapping takes as long as a tenth of the load: pieces, by all threads. They end where pages end.
+void Loader::release(Bytes range) {
+  if (range.empty()) return;
+  const size_t before = reinterpret_cast<uintptr_t>(range.data()) % kReleaseBytes;
+  device_.for_each((before + range.size() + kReleaseBytes - 1) / kReleaseBytes, [&](size_t i) {
+    const size_t begin = i == 0 ? 0 : i * kReleaseBytes - before;
+    const size_t end = std::min(range.size(), (i + 1) * kReleaseBytes - before);
+    checkpoint_.release(range.subspan(begin, end - begin));
+  });
+}
+
 void Loader::give_back(const Unit& unit, bool last) {
   behind_.insert(behind_.end(), unit.parts.begin(), unit.parts.end());
   behind_bytes_ += unit.bytes();
@@ -274,11 +305,11 @@ void Loader::give_back(const Unit& unit, bool last) {
       const size_t reach = static_cast<size_t>(part.data() + part.size() - joined.data());
       joined = {joined.data(), std::max(joined.size(), reach)};
     } else {
-      checkpoint_.release(joined);
+      release(joined);
       joined = part;
     }
   }
-  checkpoint_.release(joined);
+  release(joined);
   behind_.clear();
   behind_bytes_ = 0;
 }
@@ -289,9 +320,6 @@ Result<Ok> Loader::load_units(const LoadProgress& progress) {
   for (size_t i = 0; i < units_.size(); ++i) {
     const Unit& unit = units_[i];
     announce(done);
-    for (const Bytes part : unit.parts) {
-      if (part.size() >= kPopulateBytes) advise_populate(part);
-    }
     if (Result<Ok> loaded = unit.load(); !loaded) return loaded;
     give_back(unit, i + 1 == units_.size());
     done += unit.bytes();

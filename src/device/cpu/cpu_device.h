@@ -91,6 +91,9 @@ class CpuDevice final : public Device {
   Result<RouterId> load_router(const MatrixView& gate, std::span<const float> bias) override;
   Result<EmbeddingId> load_embedding(const MatrixView& table) override;
   size_t weights_bytes() const override { return weights_bytes_; }
+  void for_each(size_t n, const std::function<void(size_t)>& body) override {
+    pool_.parallel_for(n, [&](size_t i) { body(i); });
+  }
 
   Result<Ok> reserve(int max_rows) override;
   Rows make_rows(int width) override;
