@@ -78,14 +78,6 @@ MappedFile::~MappedFile() {
 
 void advise_will_need(std::span<const uint8_t> part) { advise(part, MADV_WILLNEED, false); }
 
-void advise_populate(std::span<const uint8_t> part) {
-#ifdef MADV_POPULATE_READ
-  advise(part, MADV_POPULATE_READ, false);
-#else
-  (void)part;
-#endif
-}
-
 void advise_release(std::span<const uint8_t> part) { advise(part, MADV_DONTNEED, true); }
 
 }  // namespace minim

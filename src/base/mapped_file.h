@@ -32,9 +32,6 @@ class MappedFile {
 // Hints about a part of a mapping; they never change what is read and failures are ignored.
 // Starts reading from disk in the background.
 void advise_will_need(std::span<const uint8_t> part);
-// Enters the pages that are already in memory into the page table, many at a time: one call in
-// place of a fault for every 16 pages. Waits for the disk where they are not.
-void advise_populate(std::span<const uint8_t> part);
 // Drops the pages that lie wholly inside: they leave the process's resident set, stay in the page
 // cache and come back by a fault.
 void advise_release(std::span<const uint8_t> part);
