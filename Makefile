@@ -1,6 +1,6 @@
 # One word for each thing one does here; the work is in CMakeLists.txt, CMakePresets.json and scripts/.
 # Two commands on a fresh Debian machine: make run, make test.
-.PHONY: all build run test lint format-check tidy bench asan tsan fuzz ci clean configure
+.PHONY: all sources build compile run test lint format-check tidy bench asan tsan fuzz ci clean configure
 .DEFAULT_GOAL := all
 
 # A heavy translation unit takes about 1 GB: no more jobs than cores, nor than gigabytes that are free.
@@ -29,13 +29,20 @@ configure:
 	@command -v cmake >/dev/null || { echo "no cmake: scripts/setup.sh installs what the build needs" >&2; exit 1; }
 	@$(call configure_with,release) >/dev/null
 
-build: configure
+# What structured output is built from; a build without it works, and says so.
+sources:
+	@scripts/fetch_sources.sh || true
+
+build: sources
+	@$(MAKE) --no-print-directory compile
+
+compile: configure
 	@cmake --build build -j $(JOBS) --target minim
 
-# The demo model answers a first prompt; on a terminal the chat stays open.
+# The demo model answers a first prompt; on a terminal the chat stays open. Structured output is not fetched for this.
 run:
 	@scripts/setup.sh run
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory compile
 	build/minim run "What is MSA?"
 	@if [ -t 0 ] && [ -t 1 ]; then build/minim run; fi
 
@@ -43,6 +50,7 @@ test:
 	@scripts/setup.sh test
 	@timeout 300 scripts/fetch_m3_template.sh >/dev/null || \
 	  echo "no MiniMax-M3 template could be fetched: its test will be skipped" >&2
+	@$(MAKE) --no-print-directory sources
 	@$(MAKE) --no-print-directory configure
 	@cmake --build build -j $(JOBS)
 	@$(call test_in,build)

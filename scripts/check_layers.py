@@ -32,6 +32,8 @@ LIBRARIES = {
     "fmt/": r"(base|text|kernels|device|model|engine|apps)/([^/]*/)?[^/]*\.cpp|base/[^/]*",
     "nlohmann/": r"(base/json|text/tokenizer_json)\.h|model/safetensors_header\.cpp",
     "pcre2.h": r"text/[^/]*pcre2\.cpp",
+    "xgrammar/": r"text/grammar_xgrammar\.cpp",
+    "dlpack/": r"text/grammar_xgrammar\.cpp",
     "CLI/": r"apps/[^/]*\.cpp",
     "histedit.h": r"apps/[^/]*\.cpp",
     "editline/": r"apps/[^/]*\.cpp",

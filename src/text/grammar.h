@@ -44,7 +44,8 @@ class GrammarCompiler {
     size_t max_bytes = size_t{1} << 20;      // of a schema, regex, list or grammar
     int max_depth = 128;                     // nesting of a schema
     size_t cache_bytes = size_t{256} << 20;  // compiled grammars kept
-    double max_seconds = 10;                 // of one compilation
+    size_t max_positions = 200'000;          // of a grammar once its repetitions are written out:
+                                             // the time of a compilation follows this count
   };
 
   // Whether this build can compile grammars.
@@ -87,10 +88,5 @@ class GrammarMatcher {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-// Checks what xgrammar would leave unchecked: every keyword of the schema is enforced, or ignored
-// because it says nothing about validity, or refused here by name and JSON pointer. Returns the
-// schema in the form in which it is compiled (local $ref kept, `nullable` and the like resolved).
-Result<Json> check_json_schema(const Json& schema, int max_depth);
 
 }  // namespace minim
