@@ -1,8 +1,7 @@
-// Leftmost-longest search over a sorted list of literals. At each place whose byte starts some
-// literal, the run of literals that agree with the text is narrowed byte by byte with binary
-// search; the last one that is used up whole is the longest. Literals are short and few start bytes
-// occur in prose, so this is a scan in practice; the bound on their length keeps hostile text
-// linear. An Aho-Corasick automaton would drop that bound for 256 table entries a node.
+// Leftmost-longest search by a trie that is entered anew at each place whose byte starts some
+// literal. Literals are short and few start bytes occur in prose, so this is a scan in practice;
+// the bound on their length keeps hostile text linear. An Aho-Corasick automaton would drop that
+// bound for failure links and the care that leftmost-longest takes there.
 //
 // Tokens marked "normalized" are looked for in a second pass over what the first left, as the
 // reference does even where there is no normalizer.
@@ -47,41 +46,62 @@ bool by_literal(const AddedToken& a, const AddedToken& b) { return a.literal < b
 }  // namespace
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) {
-  for (AddedToken& token : tokens) {
-    (token.normalized ? normalized_ : plain_).add(std::move(token));
-  }
-  std::sort(plain_.tokens.begin(), plain_.tokens.end(), by_literal);
-  std::sort(normalized_.tokens.begin(), normalized_.tokens.end(), by_literal);
+  std::sort(tokens.begin(), tokens.end(), by_literal);
+  const auto middle = std::stable_partition(tokens.begin(), tokens.end(),
+                                            [](const AddedToken& t) { return !t.normalized; });
+  normalized_ = Set({middle, tokens.end()});
+  plain_ = Set({tokens.begin(), middle});
 }
 
-void AddedTokens::Set::add(AddedToken token) {
-  CHECK(!token.literal.empty() && token.literal.size() <= kMaxAddedLiteral);
-  starts[static_cast<uint8_t>(token.literal[0])] = true;
-  tokens.push_back(std::move(token));
+// Each node stands for the run of sorted literals that begin with its bytes; `runs` are the nodes
+// whose children are not made yet, or all nodes seen so far, since they are made in that order.
+AddedTokens::Set::Set(std::vector<AddedToken> sorted) : tokens(std::move(sorted)) {
+  roots.fill(-1);
+  struct Run {
+    size_t begin, end, depth;
+  };
+  std::vector<Run> runs = {{0, tokens.size(), 0}};
+  nodes.push_back({-1, 0, 0, -1});
+  for (size_t node = 0; node < runs.size(); ++node) {
+    auto [begin, end, depth] = runs[node];
+    if (begin < end && tokens[begin].literal.size() == depth) {
+      CHECK(depth > 0 && depth <= kMaxAddedLiteral);
+      nodes[node].token = static_cast<int32_t>(begin++);
+    }
+    nodes[node].first_child = static_cast<int32_t>(nodes.size());
+    while (begin < end) {
+      const char byte = tokens[begin].literal[depth];
+      size_t behind = begin + 1;
+      while (behind < end && tokens[behind].literal[depth] == byte) ++behind;
+      if (depth == 0) roots[static_cast<uint8_t>(byte)] = static_cast<int32_t>(nodes.size());
+      nodes.push_back({-1, 0, static_cast<uint8_t>(byte), -1});
+      ++nodes[node].n_children;
+      runs.push_back({begin, behind, depth + 1});
+      begin = behind;
+    }
+  }
 }
 
 const AddedToken* AddedTokens::Set::longest_at(std::string_view text) const {
-  const AddedToken* longest = nullptr;
-  auto low = tokens.begin();
-  auto high = tokens.end();
-  for (size_t depth = 0; low != high; ++depth) {
-    if (low->literal.size() == depth) longest = &*low++;
+  int32_t token = -1;
+  int32_t at = roots[static_cast<uint8_t>(text[0])];
+  for (size_t depth = 1; at >= 0; ++depth) {
+    const Node& node = nodes[static_cast<size_t>(at)];
+    if (node.token >= 0) token = node.token;
+    at = -1;
     if (depth == text.size()) break;
-    const char byte = text[depth];
-    low = std::lower_bound(low, high, byte, [depth](const AddedToken& token, char b) {
-      return static_cast<uint8_t>(token.literal[depth]) < static_cast<uint8_t>(b);
-    });
-    high = std::upper_bound(low, high, byte, [depth](char b, const AddedToken& token) {
-      return static_cast<uint8_t>(b) < static_cast<uint8_t>(token.literal[depth]);
-    });
+    const uint8_t byte = static_cast<uint8_t>(text[depth]);
+    for (int32_t i = node.first_child; i < node.first_child + node.n_children; ++i) {
+      if (nodes[static_cast<size_t>(i)].byte == byte) at = i;
+    }
   }
-  return longest;
+  return token < 0 ? nullptr : &tokens[static_cast<size_t>(token)];
 }
 
 void AddedTokens::Set::cut(std::string_view text, std::vector<Stretch>& out) const {
   size_t covered = 0;
   for (size_t at = 0; at < text.size();) {
-    const bool possible = starts[static_cast<uint8_t>(text[at])];
+    const bool possible = roots[static_cast<uint8_t>(text[at])] >= 0;
     const AddedToken* token = possible ? longest_at(text.substr(at)) : nullptr;
     if (token == nullptr) {
       ++at;

@@ -1,6 +1,8 @@
 // Finds added tokens (control tokens, markers) in text.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,12 +43,19 @@ class AddedTokens {
   std::optional<TokenId> id_of(std::string_view literal) const;
 
  private:
-  // Tokens sorted by literal: those that begin with given bytes are one run, the shortest in front.
+  // A trie of literals. Nodes are numbered breadth first, so a node's children are neighbours.
+  struct Node {
+    int32_t first_child;
+    uint16_t n_children;
+    uint8_t byte;   // that leads here
+    int32_t token;  // whose literal ends here, or -1
+  };
   struct Set {
     std::vector<AddedToken> tokens;
-    std::vector<bool> starts = std::vector<bool>(256, false);  // some literal begins with this byte
+    std::vector<Node> nodes;
+    std::array<int32_t, 256> roots;  // the node of a first byte, or -1
 
-    void add(AddedToken token);
+    explicit Set(std::vector<AddedToken> sorted = {});
     const AddedToken* longest_at(std::string_view text) const;
     void cut(std::string_view text, std::vector<Stretch>& out) const;
   };

@@ -17,14 +17,21 @@ class Bpe {
     struct Symbol {
       TokenId id;
       int32_t previous, next;  // neighbours that are still alive, -1 at the ends
-    };
-    struct Candidate {
-      uint32_t rank;
-      int32_t position;  // of the left symbol
+      uint32_t rank;           // of the merge with the next symbol; kNoRank: none, or dead
       TokenId merged;
     };
+    // Positions that wait for one merge, ascending: a list through `waiting`.
+    struct Queue {
+      int32_t first = -1, last = -1;
+    };
+    struct Waiting {
+      int32_t position, next;
+    };
     std::vector<Symbol> symbols;
-    std::vector<Candidate> heap;
+    std::vector<Queue> queues;  // by rank; all empty between calls
+    std::vector<Waiting> waiting;
+    std::vector<uint32_t> ranks;  // heap of the ranks whose queue is not empty
+    std::vector<uint64_t> late;   // heap of rank << 32 | position that came out of order
   };
 
   Bpe() = default;
@@ -37,7 +44,7 @@ class Bpe {
 
   // Appends the ids of `piece`: starting from single bytes, the adjacent pair of lowest rank is
   // merged, the leftmost of equals first, until no pair has a merge. O(n log n). Nothing is merged
-  // across the multiples of 256 MiB of a piece that is longer than that.
+  // across the multiples of 64 MiB of a piece that is longer than that.
   void encode(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
 
  private:
@@ -59,7 +66,9 @@ class Bpe {
   }
   void encode_short(std::string_view piece, std::vector<TokenId>& out) const;
   void encode_long(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
-  void push_candidate(int32_t position, Scratch& scratch) const;
+  // Looks up the merge of the symbol at `position` with the next, and queues it.
+  void queue_merge(int32_t position, Scratch& scratch) const;
+  static bool take_merge(Scratch& scratch, uint64_t& taken);
 
   std::array<TokenId, 256> byte_ids_{};
   std::vector<Merge> merges_ =

@@ -17,11 +17,17 @@ bool announces_surrogate(std::string_view bytes) {
 
 }  // namespace
 
-std::string Detokenizer::push(TokenId id) {
-  std::string text;
-  if (skip_special_ && tokenizer_->is_special(id)) return text;
-  held_ += tokenizer_->bytes(id);
-  std::string_view rest = held_;
+void Detokenizer::push_append(TokenId id, std::string& text) {
+  if (skip_special_ && tokenizer_->is_special(id)) return;
+  std::string_view rest = tokenizer_->bytes(id);
+  if (held_.empty()) {  // nearly always: what is whole need not go through held_
+    const size_t valid = valid_utf8_length(rest);
+    text += rest.substr(0, valid);
+    rest.remove_prefix(valid);
+    if (rest.empty()) return;
+  }
+  held_ += rest;
+  rest = held_;
   while (!rest.empty()) {
     const size_t valid = valid_utf8_length(rest);
     text += rest.substr(0, valid);
@@ -33,7 +39,6 @@ std::string Detokenizer::push(TokenId id) {
     rest.remove_prefix(element.length);
   }
   held_.erase(0, held_.size() - rest.size());
-  return text;
 }
 
 std::string Detokenizer::flush() {
@@ -48,7 +53,7 @@ std::string Detokenizer::flush() {
 std::string decode(const Tokenizer& tokenizer, std::span<const TokenId> ids, bool skip_special) {
   Detokenizer detokenizer(tokenizer, skip_special);
   std::string text;
-  for (const TokenId id : ids) text += detokenizer.push(id);
+  for (const TokenId id : ids) detokenizer.push_append(id, text);
   return text + detokenizer.flush();
 }
 

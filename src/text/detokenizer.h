@@ -19,7 +19,13 @@ class Detokenizer {
       : tokenizer_(&tokenizer), skip_special_(skip_special) {}
 
   // The text that is certain now, possibly none. An id without token gives nothing.
-  std::string push(TokenId id);
+  std::string push(TokenId id) {
+    std::string text;
+    push_append(id, text);
+    return text;
+  }
+  // The same, appended to `text`.
+  void push_append(TokenId id, std::string& text);
   // The end: what is still held can no longer be completed and becomes one U+FFFD. Ready for a new
   // text.
   std::string flush();

@@ -6,10 +6,11 @@ namespace minim {
 
 std::vector<TokenId> encode_prompt(const Tokenizer& tokenizer,
                                    std::span<const PromptSegment> segments) {
+  Tokenizer::Scratch scratch;
   std::vector<TokenId> ids;
   std::string run;  // ordinary text since the last added token
   const auto flush = [&] {
-    tokenizer.encode_append(run, false, ids);
+    tokenizer.encode_append(run, false, scratch, ids);
     run.clear();
   };
   for (const PromptSegment& segment : segments) {

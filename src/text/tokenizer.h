@@ -4,12 +4,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
 #include "text/added_tokens.h"
 #include "text/bpe.h"
+#include "text/piece_table.h"
 #include "text/pre_tokenizer.h"
 #include "text/vocabulary.h"
 
@@ -18,6 +18,19 @@ namespace minim {
 // Byte-level BPE. Immutable after load: any number of threads may use one at once.
 class Tokenizer {
  public:
+  // Buffers that calls of encode_append may share; one per thread, any Tokenizer. What they hold
+  // never changes a result.
+  struct Scratch {
+    struct Seen {  // a piece that was merged before in this text, and where its ids are
+      std::string_view piece;
+      size_t begin = 0;
+      uint32_t n = 0;
+    };
+    Bpe::Scratch bpe;
+    PreTokenizer::Scratch split;
+    std::vector<Seen> seen;
+  };
+
   // Reads a tokenizer.json. What would give other ids than the reference does (a normalizer,
   // another model or pre-tokenizer, dropout, …) is refused by name. Truncation, padding and
   // post-processor are not looked at: encode adds nothing at the ends and cuts nothing off.
@@ -31,7 +44,12 @@ class Tokenizer {
   // or rstrip takes and for what a pattern of behaviour "Removed" drops.
   std::vector<TokenId> encode(std::string_view text, bool parse_special) const;
   // The same, appended: for prompts that are put together from segments.
-  void encode_append(std::string_view text, bool parse_special, std::vector<TokenId>& out) const;
+  void encode_append(std::string_view text, bool parse_special, std::vector<TokenId>& out) const {
+    Scratch scratch;
+    encode_append(text, parse_special, scratch, out);
+  }
+  void encode_append(std::string_view text, bool parse_special, Scratch& scratch,
+                     std::vector<TokenId>& out) const;
   // The pieces of ordinary text before merging; they point into `text`.
   std::vector<std::string_view> split(std::string_view text) const;
 
@@ -55,15 +73,15 @@ class Tokenizer {
  private:
   friend class TokenizerReader;
   Tokenizer() = default;
-  void encode_text(std::string_view text, Bpe::Scratch& scratch,
-                   std::vector<std::string_view>& pieces, std::vector<TokenId>& out) const;
+  void encode_text(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const;
+  void encode_piece(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
 
   Vocabulary vocabulary_;
   AddedTokens added_;
   PreTokenizer pre_tokenizer_;
   Bpe bpe_;
-  // With "ignore_merges" a piece that is a token needs no merging: pieces to ids, else empty.
-  std::unordered_map<std::string, TokenId> whole_pieces_;
+  // Tokens that their own bytes merge to; with "ignore_merges" all of them.
+  PieceTable whole_pieces_;
 };
 
 }  // namespace minim

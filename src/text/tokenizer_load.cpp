@@ -198,14 +198,25 @@ Result<Ok> TokenizerReader::read_merges() {
   return Ok{};
 }
 
+// Without "ignore_merges" a token counts only if merging its bytes gives it: files may hold tokens
+// that no merges reach.
 Result<Ok> TokenizerReader::read_whole_pieces() {
   Result<bool> ignore_merges = bool_member(*model_, "ignore_merges", false, name_);
   if (!ignore_merges) return ignore_merges.error();
-  if (!*ignore_merges) return Ok{};
+  tokenizer_.whole_pieces_ = PieceTable(ids_.size());
+  Bpe::Scratch scratch;
+  std::vector<TokenId> merged;
   for (const auto& [literal, id] : ids_) {
-    if (std::optional<std::string> bytes = spelled_bytes(literal)) {
-      tokenizer_.whole_pieces_.emplace(*std::move(bytes), id);
+    const std::string_view bytes = tokenizer_.bytes(id);
+    if (bytes.empty()) continue;
+    if (*ignore_merges) {
+      if (!spelled_bytes(literal)) continue;
+    } else {
+      merged.clear();
+      tokenizer_.bpe_.encode(bytes, scratch, merged);
+      if (merged.size() != 1 || merged[0] != id) continue;
     }
+    tokenizer_.whole_pieces_.add(bytes, id);
   }
   return Ok{};
 }
