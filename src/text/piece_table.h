@@ -1,6 +1,7 @@
 // Which pieces of text are a token as a whole.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>

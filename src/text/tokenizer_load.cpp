@@ -7,6 +7,9 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/json.h"
 #include "text/byte_map.h"
@@ -63,11 +66,16 @@ class TokenizerReader {
   Result<AddedToken> added_token(const SortedJson& entry) const;
   Result<TokenId> token_id(const SortedJson& value, std::string_view literal) const;
 
+  // -1 if vocab has no such token.
+  TokenId id_of(std::string_view literal) const {
+    return ids_.find(literal, hash_of_piece(literal));
+  }
+
   const SortedJson& file_;
   std::string_view name_;
   const SortedJson* model_ = nullptr;
-  std::unordered_map<std::string_view, TokenId>
-      ids_;  // literals as spelled in the file, which outlives us
+  PieceTable ids_;  // of literals as the file spells them
+  std::vector<std::pair<std::string_view, TokenId>> literals_;  // the same, into the file
   Tokenizer tokenizer_;
 };
 
@@ -125,14 +133,16 @@ Result<Ok> TokenizerReader::add_entry(const std::string& literal, TokenId id) {
   const std::optional<std::string> bytes = spelled_bytes(literal);
   // Entries outside the byte map exist only as added tokens; the reference prints them as they are.
   tokenizer_.vocabulary_.set(id, bytes ? *bytes : literal, Vocabulary::kOrdinary);
-  ids_.emplace(literal, id);
+  ids_.add(literal, id);
+  literals_.emplace_back(literal, id);
   return Ok{};
 }
 
 Result<Ok> TokenizerReader::read_vocabulary() {
   const SortedJson* vocab = member(*model_, "vocab");
   if (vocab == nullptr || !vocab->is_object()) return invalid("model has no object \"vocab\"");
-  ids_.reserve(vocab->size());
+  ids_ = PieceTable(vocab->size());
+  literals_.reserve(vocab->size());
   for (auto entry = vocab->begin(); entry != vocab->end(); ++entry) {
     Result<TokenId> id = token_id(entry.value(), entry.key());
     if (!id) return id.error();
@@ -146,12 +156,12 @@ Result<std::array<TokenId, 256>> TokenizerReader::single_bytes() const {
   for (int byte = 0; byte < 256; ++byte) {
     std::string literal;
     append_utf8(literal, byte_to_character(static_cast<uint8_t>(byte)));
-    const auto found = ids_.find(literal);
-    if (found == ids_.end()) {
+    const TokenId id = id_of(literal);
+    if (id < 0) {
       return invalid("vocab has no token {} for the byte 0x{:02x}; byte-level BPE needs all 256",
                      in_quotes(literal), byte);
     }
-    ids[static_cast<size_t>(byte)] = found->second;
+    ids[static_cast<size_t>(byte)] = id;
   }
   return ids;
 }
@@ -186,12 +196,11 @@ Result<Ok> TokenizerReader::read_merges() {
     TokenId ids[3];
     const std::string_view names[3] = {pair->first, pair->second, joined};
     for (int k = 0; k < 3; ++k) {
-      const auto found = ids_.find(names[k]);
-      if (found == ids_.end()) {
+      ids[k] = id_of(names[k]);
+      if (ids[k] < 0) {
         return invalid("merge {} ({} + {}) needs the token {}, which vocab does not have", i,
                        in_quotes(pair->first), in_quotes(pair->second), in_quotes(names[k]));
       }
-      ids[k] = found->second;
     }
     tokenizer_.bpe_.add_merge(ids[0], ids[1], ids[2]);
   }
@@ -203,10 +212,10 @@ Result<Ok> TokenizerReader::read_merges() {
 Result<Ok> TokenizerReader::read_whole_pieces() {
   Result<bool> ignore_merges = bool_member(*model_, "ignore_merges", false, name_);
   if (!ignore_merges) return ignore_merges.error();
-  tokenizer_.whole_pieces_ = PieceTable(ids_.size());
+  tokenizer_.whole_pieces_ = PieceTable(literals_.size());
   Bpe::Scratch scratch;
   std::vector<TokenId> merged;
-  for (const auto& [literal, id] : ids_) {
+  for (const auto& [literal, id] : literals_) {
     const std::string_view bytes = tokenizer_.bytes(id);
     if (bytes.empty()) continue;
     if (*ignore_merges) {
@@ -258,12 +267,12 @@ Result<Ok> TokenizerReader::read_added() {
       return invalid("added token {} comes twice", in_quotes(token->literal));
     }
     // A literal may also be a vocabulary entry; then both must mean the same id.
-    const auto base = ids_.find(token->literal);
-    if (base != ids_.end() && base->second != token->id) {
+    const TokenId base = id_of(token->literal);
+    if (base >= 0 && base != token->id) {
       return invalid("added token {} has id {}, but vocab gives it {}", in_quotes(token->literal),
-                     token->id, base->second);
+                     token->id, base);
     }
-    if (base == ids_.end() && tokenizer_.has_token(token->id)) {
+    if (base < 0 && tokenizer_.has_token(token->id)) {
       return invalid("added token {} and another token share the id {}", in_quotes(token->literal),
                      token->id);
     }
