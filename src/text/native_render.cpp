@@ -20,9 +20,8 @@ constexpr std::string_view kThink = "<mm:think>", kEndThink = "</mm:think>";
 constexpr std::string_view kImage = "]<]image[>[", kVideo = "]<]video[>[";
 constexpr std::string_view kBeginCalls = "]<]minimax[>[<tool_call>\n";
 constexpr std::string_view kEndCalls = "]<]minimax[>[</tool_call>";
-constexpr std::string_view kBeginCall = "]<]minimax[>[<invoke name=\"", kEndCall =
-                                                                            "]<]minimax[>[</"
-                                                                            "invoke>\n";
+constexpr std::string_view kBeginCall = "]<]minimax[>[<invoke name=\"";
+constexpr std::string_view kEndCall = "]<]minimax[>[</invoke>\n";
 constexpr std::string_view kBegin = "]<]minimax[>[<", kEnd = "]<]minimax[>[</";
 constexpr std::string_view kBeginItem = "]<]minimax[>[<item>", kEndItem = "]<]minimax[>[</item>";
 

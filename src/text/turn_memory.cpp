@@ -208,4 +208,13 @@ size_t TurnMemory::tokens() const {
   return n_tokens_;
 }
 
+std::vector<TokenId> turn_tokens(const MarkerIds& markers, std::span<const TokenId> prompt,
+                                 std::span<const TokenId> generated) {
+  std::vector<TokenId> out;
+  if (!prompt.empty() && (prompt.back() == markers.think || prompt.back() == markers.end_think))
+    out.push_back(prompt.back());
+  out.insert(out.end(), generated.begin(), generated.end());
+  return out;
+}
+
 }  // namespace minim

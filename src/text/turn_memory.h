@@ -7,6 +7,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -57,5 +58,10 @@ class TurnMemory {
   mutable Entries entries_;  // the one used last comes first
   std::unordered_map<std::string, Entries::iterator> index_;
 };
+
+// The tokens of a turn as remember() wants them: the thinking marker with which the prompt ends, if
+// it ends with one, and what was generated behind it, without the token that ended the turn.
+std::vector<TokenId> turn_tokens(const MarkerIds& markers, std::span<const TokenId> prompt,
+                                 std::span<const TokenId> generated);
 
 }  // namespace minim

@@ -258,8 +258,9 @@ TEST_F(Replay, SecondPromptBeginsWithTheFirstAndWhatTheModelWrote) {
     const Tokens letters = spelled(tokenizer, content);
     generated.insert(generated.end(), letters.begin(), letters.end());
 
-    Tokens body = generated;
-    if (c.prefix) body.insert(body.begin(), *c.prefix);
+    const Tokens body = turn_tokens(MarkerIds::of(tokenizer), first, generated);
+    EXPECT_EQ(body.size(), generated.size() + (c.prefix ? 1 : 0));
+    EXPECT_TRUE(!c.prefix || body.front() == *c.prefix);
     const std::optional<std::string> reasoning =
         c.reasoning ? std::optional<std::string>(c.reasoning) : std::nullopt;
     Tokens want = first;

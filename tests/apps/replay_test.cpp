@@ -1,0 +1,89 @@
+// A chat with the demo model, token by token: what a prefix cache needs, from the model's own
+// words.
+#include <gtest/gtest.h>
+
+#include "apps/generation.h"
+#include "apps/model_folder.h"
+#include "text/prompt.h"
+#include "text/turn_memory.h"
+
+namespace minim {
+namespace {
+
+class Replay : public ::testing::TestWithParam<const char*> {
+ protected:
+  Replay() {
+    Result<std::unique_ptr<Runtime>> loaded =
+        Runtime::load({.model_dir = MINIM_DEMO_MODEL, .context = 2048}, {});
+    EXPECT_TRUE(loaded) << loaded.error().message;
+    runtime_ = *std::move(loaded);
+  }
+
+  std::vector<TokenId> prompt(const Json& messages, const TurnMemory* memory) {
+    ChatTemplate::Options options;
+    options.memory = memory;
+    const auto segments = chat_.render(
+        {{"messages", messages}, {"thinking_mode", GetParam()}, {"add_generation_prompt", true}},
+        options);
+    EXPECT_TRUE(segments) << segments.error().message;
+    return segments ? encode_prompt(tokenizer_, *segments) : std::vector<TokenId>();
+  }
+
+  Generation answer(Sequence& sequence, const std::vector<TokenId>& prompt) {
+    const std::vector<int32_t> stops = stop_ids(*runtime_, tokenizer_, MINIM_DEMO_MODEL);
+    SamplingParams greedy;
+    greedy.temperature = 0;
+    const Result<TokenMask> mask = token_mask(runtime_->config(), &tokenizer_);
+    EXPECT_TRUE(mask);
+    ProgressLine progress(false, nullptr);
+    InterruptWatch watch;
+    Result<Generation> out =
+        generate(sequence, *runtime_, *mask,
+                 {.prompt = prompt, .sampling = greedy, .stop_ids = stops, .max_tokens = 400},
+                 progress, watch, [](int32_t) { return true; });
+    EXPECT_TRUE(out) << out.error().message;
+    return out ? *std::move(out) : Generation();
+  }
+
+  Tokenizer tokenizer_ = *load_tokenizer(MINIM_DEMO_MODEL);
+  ChatTemplate chat_ = *load_chat_template(MINIM_DEMO_MODEL);
+  std::unique_ptr<Runtime> runtime_;
+};
+
+TEST_P(Replay, NextPromptBeginsWithAllThatTheCacheHolds) {
+  TurnMemory memory(10000);
+  Sequence sequence(*runtime_);
+  Json messages = Json::array();
+  std::vector<TokenId> before;  // all tokens of the chat so far
+  for (const char* question : {"Hello", "What is 12 + 30?", "Thanks!"}) {
+    messages.push_back({{"role", "user"}, {"content", question}});
+    const std::vector<TokenId> now = prompt(messages, &memory);
+    ASSERT_GT(now.size(), before.size());
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), now.begin())) << question;
+    const Generation reply = answer(sequence, now);
+    ASSERT_EQ(reply.finish, Finish::kStop);
+    // The last token of a reply never went through the model.
+    EXPECT_EQ(reply.cached_tokens, before.empty() ? 0 : static_cast<int>(before.size()) - 1);
+
+    const std::span<const TokenId> body = std::span(reply.tokens).first(reply.tokens.size() - 1);
+    TokenOutputParser parser(tokenizer_, nullptr, *parse_thinking_mode(GetParam()));
+    std::vector<OutputEvent> events;
+    for (const TokenId token : body) parser.push(token, events);
+    parser.finish("stop", events);
+    ParsedOutput said;
+    for (const OutputEvent& event : events) said.add(event);
+    memory.remember(said, turn_tokens(MarkerIds::of(tokenizer_), now, body));
+
+    Json message{{"role", "assistant"}, {"content", said.content.value_or("")}};
+    if (said.reasoning) message["reasoning_content"] = *said.reasoning;
+    messages.push_back(std::move(message));
+    before = now;
+    before.insert(before.end(), reply.tokens.begin(), reply.tokens.end());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Replay, ::testing::Values("adaptive", "enabled", "disabled"),
+                         [](const auto& param) { return std::string(param.param); });
+
+}  // namespace
+}  // namespace minim
