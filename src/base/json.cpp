@@ -1,3 +1,5 @@
+// Owns reading of texts and files; base/json_builder.cpp makes the documents. Size, depth and kind
+// of file are checked before anything is parsed: the parser is not the one to be asked for bounds.
 #include "base/json.h"
 
 #include <fmt/format.h>
@@ -11,10 +13,8 @@
 #include <optional>
 #include <string>
 #include <system_error>
-#include <unordered_set>
-#include <vector>
 
-#include "base/json_fields.h"
+#include "base/json_builder.h"
 
 namespace minim {
 namespace {
@@ -50,49 +50,11 @@ bool too_deep(std::string_view text) {
   return false;
 }
 
-// Notices a key that comes twice in one object. A document keeps one of the two, and which one
-// differs between readers: whoever wrote the file may have meant the other.
-class RepeatedKeys {
- public:
-  template <typename AnyJson>
-  bool see(nlohmann::json::parse_event_t event, const AnyJson& value) {
-    using Event = nlohmann::json::parse_event_t;
-    if (event == Event::object_start) open_.emplace_back();
-    if (event == Event::object_end && !open_.empty()) open_.pop_back();
-    if (event != Event::key || open_.empty() || repeated_) return true;
-    const std::string& key = value.template get_ref<const std::string&>();
-    if (!open_.back().insert(key).second) repeated_ = key;
-    return true;
-  }
-  const std::optional<std::string>& repeated() const { return repeated_; }
-
- private:
-  std::vector<std::unordered_set<std::string>> open_;  // keys of the objects around this place
-  std::optional<std::string> repeated_;
-};
-
-template <typename AnyJson>
-Result<AnyJson> parse(std::string_view text, std::string_view what) {
+std::optional<Error> refused_unread(std::string_view text, std::string_view what) {
   if (is_lfs_pointer(text)) return lfs_error(what);
-  if (too_deep(text)) {
-    return Error{Code::kInvalid,
-                 fmt::format("{}: JSON nested deeper than {} levels", what, kMaxJsonDepth)};
-  }
-  try {
-    RepeatedKeys keys;
-    AnyJson value =
-        AnyJson::parse(text, [&keys](int, nlohmann::json::parse_event_t event, AnyJson& parsed) {
-          return keys.see(event, parsed);
-        });
-    if (!keys.repeated()) return value;
-    return Error{Code::kInvalid, fmt::format("{}: the key {} comes twice in one object", what,
-                                             in_quotes(*keys.repeated()))};
-  } catch (const typename AnyJson::parse_error& e) {
-    return Error{Code::kInvalid,
-                 fmt::format("{}: not JSON at byte {}: {}", what, e.byte, json_reason(e))};
-  } catch (const typename AnyJson::exception& e) {
-    return Error{Code::kInvalid, fmt::format("{}: not JSON: {}", what, json_reason(e))};
-  }
+  if (!too_deep(text)) return std::nullopt;
+  return Error{Code::kInvalid,
+               fmt::format("{}: JSON nested deeper than {} levels", what, kMaxJsonDepth)};
 }
 
 Error cannot_read(const std::string& path, int reason) {
@@ -115,14 +77,16 @@ std::string json_reason(const std::exception& exception) {
 }
 
 Result<Json> parse_json(std::string_view text, std::string_view what) {
-  return parse<Json>(text, what);
+  if (std::optional<Error> error = refused_unread(text, what)) return *std::move(error);
+  return build_json(text, what);
 }
 
 Result<SortedJson> parse_sorted_json(std::string_view text, std::string_view what) {
-  return parse<SortedJson>(text, what);
+  if (std::optional<Error> error = refused_unread(text, what)) return *std::move(error);
+  return build_sorted_json(text, what);
 }
 
-Result<std::string> read_file(const std::string& path) {
+Result<std::string> read_file(const std::string& path, size_t max_bytes) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return cannot_read(path, errno);
   // Not istreambuf_iterator: the buffer throws when the system refuses a read (a directory opens
@@ -133,9 +97,9 @@ Result<std::string> read_file(const std::string& path) {
     in.read(piece, sizeof piece);
     if (in.bad()) return cannot_read(path, errno);
     text.append(piece, static_cast<size_t>(in.gcount()));
-    if (text.size() > kMaxTextBytes) {
-      return Error{Code::kInvalid, fmt::format("{} has more than {} bytes, wanted a text file",
-                                               path, kMaxTextBytes)};
+    if (text.size() > max_bytes) {
+      return Error{Code::kInvalid,
+                   fmt::format("{} has more than {} bytes, wanted a text file", path, max_bytes)};
     }
   } while (in);
   return text;

@@ -16,15 +16,15 @@ namespace minim {
 using Json = nlohmann::ordered_json;
 
 // Parses one complete JSON text (RFC 8259, valid UTF-8, at most kMaxJsonDepth levels, no key twice
-// in one object).
+// in one object), in time n log n however many keys an object has.
 // `what` names the source in the error: "config.json: not JSON at byte 17: ...".
 inline constexpr int kMaxJsonDepth = 512;
 Result<Json> parse_json(std::string_view text, std::string_view what);
 
-// Reads a whole file, or what comes through a pipe, of at most kMaxTextBytes; kNotFound, kIo or
+// Reads a whole file, or what comes through a pipe, of at most `max_bytes`; kNotFound, kIo or
 // kInvalid with the path and the reason.
 inline constexpr size_t kMaxTextBytes = size_t{1} << 30;
-Result<std::string> read_file(const std::string& path);
+Result<std::string> read_file(const std::string& path, size_t max_bytes = kMaxTextBytes);
 
 // Reads a file of somebody's folder: must be a plain file (a link to one is), so that reading ends,
 // and no Git LFS pointer. The first gives nothing when there is no such name (a link to nothing is
@@ -36,7 +36,7 @@ Result<std::string> require_plain_file(const std::string& path);
 Result<Json> read_json_file(const std::string& path);
 
 // The same with sorted keys and logarithmic look-up, for machine-written objects of many thousand
-// keys: ordered_json compares every new key with all keys before it.
+// keys that are looked up by name: ordered_json compares a name with all keys.
 using SortedJson = nlohmann::json;
 Result<SortedJson> parse_sorted_json(std::string_view text, std::string_view what);
 

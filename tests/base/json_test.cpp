@@ -5,9 +5,12 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
+#include <vector>
 
 namespace minim::testing {
 namespace {
@@ -46,6 +49,56 @@ TEST(Json, AKeyTwiceInOneObjectIsRefusedByName) {
     }
   }
   EXPECT_TRUE(parse_json(R"([{"a":{"a":1},"b":{"a":1}},{"a":2}])", "body"));
+}
+
+TEST(Json, OfSeveralRepeatedKeysTheFirstInTheTextIsNamed) {
+  // The second "a" stands before the second "b", though its object ends after.
+  const std::string outer = R"({"a":1,"a":{"b":1,"b":2}})", inner = R"({"a":{"b":1,"b":2},"a":1})";
+  EXPECT_EQ(parse_json(outer, "x").error().message, "x: the key \"a\" comes twice in one object");
+  EXPECT_EQ(parse_json(inner, "x").error().message, "x: the key \"b\" comes twice in one object");
+  EXPECT_NE(parse_json(R"({"a":1,"a":2)", "x").error().message.find("not JSON"), std::string::npos);
+  EXPECT_FALSE(parse_json(R"({"":1,"":2})", "x"));
+  EXPECT_FALSE(parse_json(R"({"a":1,"\u0061":2})", "x")) << "the same key, written otherwise";
+}
+
+// Processor time: other programs may keep the machine busy.
+double seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+// What it takes to parse an object of these keys with the values 0, 1, 2, ...
+double seconds_to_parse(const std::vector<std::string>& keys) {
+  std::string text = "{";
+  for (size_t i = 0; i < keys.size(); ++i) {
+    text += (i == 0 ? "\"" : ",\"") + keys[i] + "\":" + std::to_string(i);
+  }
+  text += "}";
+  const double start = seconds();
+  const Result<Json> value = parse_json(text, "test");
+  const double taken = seconds() - start;
+  EXPECT_TRUE(value);
+  if (!value) return taken;
+  EXPECT_EQ(value->size(), keys.size());
+  EXPECT_EQ(value->begin().key(), keys.front());
+  EXPECT_EQ(*std::prev(value->end()), keys.size() - 1);
+  return taken;
+}
+
+TEST(Json, AHundredThousandKeysInOneObjectTakeAMoment) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < 100000; ++i) keys.push_back("k" + std::to_string(i));
+  EXPECT_LT(seconds_to_parse(keys), 3.0);  // a minute when each is compared with all before
+}
+
+TEST(Json, ALargeFirstMemberOfManyNestedObjectsIsNotCopiedAtEachLevel) {
+  std::string inside = "[0";
+  for (int i = 0; i < 200000; ++i) inside += ",\"a string that needs memory of its own\"";
+  inside += "]";
+  std::string text;
+  for (int i = 0; i < 500; ++i) text += "{\"a\":";
+  text += inside;
+  for (int i = 0; i < 500; ++i) text += ",\"b\":1}";
+  const double start = seconds();
+  EXPECT_TRUE(parse_json(text, "test"));
+  EXPECT_LT(seconds() - start, 5.0);
 }
 
 TEST(Json, AnLfsPointerIsCalledSo) {
@@ -129,7 +182,7 @@ TEST_F(Files, ThatAreAbsentOrAreDirectoriesAreErrorsNotExceptions) {
 }
 
 TEST_F(Files, EndlessOnesAreStoppedAndThoseThatAreNotPlainAreNotBegun) {
-  const Result<std::string> endless = read_file("/dev/zero");
+  const Result<std::string> endless = read_file("/dev/zero", size_t{1} << 20);
   ASSERT_FALSE(endless);
   EXPECT_EQ(endless.error().code, Code::kInvalid);
   const std::string pipe = directory_ / "pipe";
