@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "apps/cli11.h"
+#include "apps/config_file.h"
 #include "apps/options.h"
 #include "base/check.h"
 
@@ -69,6 +70,8 @@ Result<std::string> checked(const OptionSpec& option, const std::string& value,
       if (!is_choice(option.argument, value)) return refuse(option.argument);
       return value;
     case OptionKind::kText:
+      // A text to work on may be empty; where the model is may not.
+      if (option.setting && value.empty()) return refuse(option.argument);
       return value;
   }
   return value;
@@ -81,34 +84,6 @@ std::string default_config_path() {
   const char* home = std::getenv("HOME");
   return home != nullptr && *home != '\0' ? std::string(home) + "/.config/minim/config.toml"
                                           : std::string();
-}
-
-// Entries that concern `command`, the section's own behind the general ones.
-Result<std::vector<ConfigEntry>> config_entries(const std::string& path, const Command& command) {
-  Result<std::vector<ConfigEntry>> all = read_config_file(path);
-  if (!all) return all.error();
-  std::vector<ConfigEntry> general, own;
-  for (ConfigEntry& entry : *all) {
-    const OptionSpec* option = find_option(entry.key);
-    if (option == nullptr || !option->setting) {
-      return Error{Code::kInvalid,
-                   fmt::format("{}: unknown setting '{}'; settings have the names of flags", path,
-                               entry.key)};
-    }
-    if (!entry.section.empty() && find_command(entry.section) == nullptr) {
-      return Error{Code::kInvalid, fmt::format("{}: unknown section [{}]; sections have the names "
-                                               "of sub-commands",
-                                               path, entry.section)};
-    }
-    if ((option->commands & command.bit) == 0) continue;
-    if (entry.section.empty())
-      general.push_back(std::move(entry));
-    else if (entry.section == command.name)
-      own.push_back(std::move(entry));
-  }
-  general.insert(general.end(), std::make_move_iterator(own.begin()),
-                 std::make_move_iterator(own.end()));
-  return general;
 }
 
 }  // namespace
@@ -125,10 +100,6 @@ Result<Arguments> Arguments::parse(const Command& command, const std::vector<std
   arguments.words_ = std::move(parsed->words);
   if (arguments.help_) return arguments;
 
-  struct Setting {
-    const OptionSpec* option;
-    std::string value, source;
-  };
   std::vector<Setting> settings;  // later ones win
   std::string config_path = default_config_path();
   bool config_wanted = false;
@@ -143,12 +114,9 @@ Result<Arguments> Arguments::parse(const Command& command, const std::vector<std
   }
   std::error_code ignored;
   if (config_wanted || (!config_path.empty() && std::filesystem::exists(config_path, ignored))) {
-    Result<std::vector<ConfigEntry>> entries = config_entries(config_path, command);
-    if (!entries) return entries.error();
-    for (const ConfigEntry& entry : *entries) {
-      settings.push_back(
-          {find_option(entry.key), entry.value, fmt::format("{}: {}", config_path, entry.key)});
-    }
+    Result<std::vector<Setting>> from_file = read_config_file(config_path, command);
+    if (!from_file) return from_file.error();
+    settings = *std::move(from_file);
   }
   for (const OptionSpec* option : options) {
     if (!option->setting) continue;

@@ -1,5 +1,5 @@
-// CLI11 is used for what it is good at, taking words apart and reading TOML. Precedence is ours
-// (arguments.cpp), because CLI11 lets the file win over the environment; so is --help.
+// CLI11 is used for what it is good at, taking words apart. Precedence is ours (arguments.cpp),
+// because CLI11 lets the file win over the environment; so are --help and the configuration file.
 #include "apps/cli11.h"
 
 #include <fmt/format.h>
@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <deque>
 #include <exception>
-#include <fstream>
 
 namespace minim {
 namespace {
@@ -57,27 +56,6 @@ Result<ParsedWords> parse_words(std::span<const OptionSpec* const> options,
   }
   if (end != words.end()) parsed.words.insert(parsed.words.end(), end + 1, words.end());
   return parsed;
-}
-
-Result<std::vector<ConfigEntry>> read_config_file(const std::string& path) {
-  std::ifstream in(path);
-  if (!in)
-    return Error{Code::kNotFound, fmt::format("cannot read the configuration file {}", path)};
-  std::vector<ConfigEntry> entries;
-  try {
-    for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(in)) {
-      if (item.name == "++" || item.name == "--") continue;  // CLI11's marks of sections
-      if (item.parents.size() > 1 || item.inputs.size() != 1) {
-        return Error{Code::kInvalid,
-                     fmt::format("{}: {} is not one value of one section", path, item.fullname())};
-      }
-      entries.push_back(
-          {item.parents.empty() ? std::string() : item.parents[0], item.name, item.inputs[0]});
-    }
-  } catch (const std::exception& e) {
-    return Error{Code::kInvalid, fmt::format("{}: {}", path, one_line(e.what()))};
-  }
-  return entries;
 }
 
 }  // namespace minim

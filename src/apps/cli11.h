@@ -1,4 +1,4 @@
-// The only file pair that knows CLI11: words to flags, and a configuration file to entries.
+// The only file pair that knows CLI11: words to flags.
 #pragma once
 
 #include <span>
@@ -19,11 +19,5 @@ struct ParsedWords {
 // Everything behind a word "--" is no flag.
 Result<ParsedWords> parse_words(std::span<const OptionSpec* const> options,
                                 const std::vector<std::string>& words);
-
-struct ConfigEntry {
-  std::string section, key, value;
-};
-// TOML as far as CLI11 reads it: key = value, [section], # comments.
-Result<std::vector<ConfigEntry>> read_config_file(const std::string& path);
 
 }  // namespace minim

@@ -126,6 +126,8 @@ TEST(Usage, FlagBeatsVariableBeatsFile) {
 
   write_file(config, "numerics = \"exact\"\n[score]\nnumerics = \"fast\"\n");
   expect_refusal(run_minim(score, {.environment = {file}}), 1, {"fast"});
+  write_file(config, "numerics = \"exact\"\n[ score ] # here\nnumerics = fast # not there\n");
+  expect_refusal(run_minim(score, {.environment = {file}}), 1, {"fast"});
   write_file(config, "[run]\nnumerics = \"fast\"\n");
   EXPECT_EQ(run_minim(score, {.environment = {file}}).code, 0);
   EXPECT_EQ(run_minim(with({"--config", config})).code, 0);
@@ -145,8 +147,27 @@ TEST(Usage, BadSettingsNameTheirSource) {
   expect_refusal(run_minim(words), 2, {config, "threads", "many"});
   write_file(config, "# nothing\n");
   EXPECT_EQ(run_minim(words).code, 0);
+  expect_refusal(run_minim({"tokenize", "--text", "a", "--model", ""}), 2, {"--model", "DIR"});
   expect_refusal(run_minim(words, {.environment = {"MINIM_THREADS=-3"}}), 2,
                  {"MINIM_THREADS", "-3"});
+}
+
+TEST(Usage, AConfigurationFileThatIsNoTextFileIsOneClearError) {
+  const TempFolder folder;
+  const auto with = [](const std::string& file) {
+    return run_minim({"tokenize", "--text", "a", "--model", kTokenizerFolder, "--config", file});
+  };
+  expect_refusal(with(folder.path()), 2, {folder.path(), "directory"});
+  expect_refusal(with("/dev/zero"), 2, {"/dev/zero", "bytes"});
+  write_file(folder / "binary", std::string("threads\0= 1", 11));
+  expect_refusal(with(folder / "binary"), 2, {"binary", "not a text file"});
+  write_file(folder / "latin", "model = \"caf\xe9\"\n");
+  expect_refusal(with(folder / "latin"), 2, {"latin", "not a text file"});
+  write_file(folder / "closed", "");
+  std::filesystem::permissions(folder / "closed", std::filesystem::perms::none);
+  if (access((folder / "closed").c_str(), R_OK) != 0) {  // root may read all
+    expect_refusal(with(folder / "closed"), 2, {"closed", "denied"});
+  }
 }
 
 TEST(Usage, AWordBehindTwoDashesIsAPromptWhateverItBeginsWith) {
