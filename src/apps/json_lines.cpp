@@ -1,3 +1,5 @@
+// Owns reading of what users pipe in. Any bytes may come, without end: a line is read in pieces and
+// given up when it is longer than any use has it (std::getline would take all memory first).
 #include "apps/json_lines.h"
 
 #include <fmt/format.h>
@@ -7,7 +9,6 @@
 #include <charconv>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <system_error>
 
 namespace minim {
@@ -31,6 +32,12 @@ Error bad_id(const std::string& where, size_t index, const std::string& found, i
                                       index, found, n_ids - 1)};
 }
 
+// After a read that the system refused.
+Error cannot_read(const std::string& name) {
+  const std::string reason = errno == 0 ? "read error" : std::generic_category().message(errno);
+  return {Code::kIo, fmt::format("cannot read {}: {}", name, reason)};
+}
+
 }  // namespace
 
 Result<JsonLines> JsonLines::open(const std::string& path) {
@@ -50,11 +57,36 @@ JsonLines JsonLines::of(std::unique_ptr<std::istream> stream, std::string name) 
   return lines;
 }
 
-Result<std::optional<JsonLine>> JsonLines::next() {
+// False at the end of the stream.
+Result<bool> JsonLines::read_line(std::string& text) {
   std::istream& in = file_ == nullptr ? std::cin : *file_;
+  char piece[1 << 16];
+  text.clear();
+  ++line_;
+  for (;;) {
+    errno = 0;
+    in.getline(piece, sizeof piece);
+    if (in.bad()) return cannot_read(name_);
+    const size_t n = static_cast<size_t>(in.gcount());
+    const bool ended = !in.eof() && !in.fail();  // then the line break was counted too
+    text.append(piece, n - (ended ? 1 : 0));
+    if (text.size() > kMaxInputBytes) {
+      return Error{Code::kInvalid, fmt::format("{} line {} has more than {} bytes, wanted one JSON "
+                                               "object",
+                                               name_, line_, kMaxInputBytes)};
+    }
+    if (ended) return true;
+    if (in.eof()) return !text.empty();
+    in.clear();  // the piece was full
+  }
+}
+
+Result<std::optional<JsonLine>> JsonLines::next() {
   std::string text;
-  while (std::getline(in, text)) {
-    ++line_;
+  for (;;) {
+    const Result<bool> found = read_line(text);
+    if (!found) return found.error();
+    if (!*found) return std::optional<JsonLine>();
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string where = fmt::format("{} line {}", name_, line_);
     Result<Json> value = parse_json(text, where);
@@ -65,8 +97,6 @@ Result<std::optional<JsonLine>> JsonLines::next() {
     }
     return std::optional<JsonLine>(JsonLine{*std::move(value), where});
   }
-  if (in.bad()) return Error{Code::kIo, fmt::format("cannot read {}: read error", name_)};
-  return std::optional<JsonLine>();
 }
 
 Result<Ok> check_keys(const JsonLine& line, std::initializer_list<std::string_view> known) {
@@ -140,9 +170,20 @@ Result<std::vector<int32_t>> parse_token_list(std::string_view text, int n_ids) 
 }
 
 Result<std::string> read_input(const std::string& path) {
-  if (path != "-") return read_file(path);
-  std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
-  if (std::cin.bad()) return Error{Code::kIo, "cannot read standard input: read error"};
+  if (path != "-") return read_file(path, kMaxInputBytes);
+  std::string text;
+  char piece[1 << 16];
+  do {
+    errno = 0;
+    std::cin.read(piece, sizeof piece);
+    if (std::cin.bad()) return cannot_read("standard input");
+    text.append(piece, static_cast<size_t>(std::cin.gcount()));
+    if (text.size() > kMaxInputBytes) {
+      return Error{Code::kInvalid, fmt::format("standard input has more than {} bytes, wanted a "
+                                               "text",
+                                               kMaxInputBytes)};
+    }
+  } while (std::cin);
   return text;
 }
 

@@ -1,4 +1,4 @@
-// JSON Lines in, one object a line.
+// JSON Lines in, one object a line; and whole texts.
 #pragma once
 
 #include <initializer_list>
@@ -14,6 +14,10 @@
 
 namespace minim {
 
+// Most bytes of one line, or of one text as a whole: ten times what the longest context takes when
+// it is written as token ids.
+inline constexpr size_t kMaxInputBytes = size_t{64} << 20;
+
 struct JsonLine {
   Json value;         // an object
   std::string where;  // "tokens.jsonl line 3", for messages
@@ -25,10 +29,13 @@ class JsonLines {
   static Result<JsonLines> open(const std::string& path);
   // What a stream holds; `name` is for messages.
   static JsonLines of(std::unique_ptr<std::istream> stream, std::string name);
-  // The next line that is not blank; nullopt at the end. An error names the line.
+  // The next line that is not blank; nullopt at the end. An error names the line. Lines end with
+  // LF or CRLF, the last one perhaps with nothing.
   Result<std::optional<JsonLine>> next();
 
  private:
+  Result<bool> read_line(std::string& text);
+
   std::unique_ptr<std::istream> file_;  // null: standard input
   std::string name_;
   size_t line_ = 0;
@@ -46,7 +53,7 @@ Result<std::vector<int32_t>> tokens_member(const JsonLine& line, const char* key
 // The value of --tokens: "1,2, 3".
 Result<std::vector<int32_t>> parse_token_list(std::string_view text, int n_ids);
 
-// The whole of a file, or of standard input for "-".
+// The whole of a file, or of standard input for "-"; at most kMaxInputBytes.
 Result<std::string> read_input(const std::string& path);
 
 }  // namespace minim

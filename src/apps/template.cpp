@@ -1,4 +1,9 @@
 // minim template: renders conversations.
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
 #include "apps/arguments.h"
 #include "apps/console.h"
 #include "apps/json_lines.h"
@@ -9,7 +14,15 @@ namespace minim {
 namespace {
 
 Result<ChatTemplate> wanted_template(const Arguments& arguments) {
-  if (arguments.given("template")) return ChatTemplate::load(arguments.text("template"));
+  if (arguments.given("template")) {
+    const std::string& path = arguments.text("template");
+    std::error_code error;
+    const std::filesystem::file_status status = std::filesystem::status(path, error);
+    if (status.type() != std::filesystem::file_type::fifo) return ChatTemplate::load(path);
+    Result<std::string> source = read_input(path);  // <(...) of a shell
+    if (!source) return source.error();
+    return ChatTemplate::parse(*source, path);
+  }
   Result<std::string> folder = model_folder(arguments);
   if (!folder) return folder.error();
   return load_chat_template(*folder);
@@ -29,11 +42,23 @@ Result<Json> variables(JsonLine line) {
            {"add_generation_prompt", *generation_prompt}};
   if (line.value.contains("tools")) out["tools"] = std::move(line.value["tools"]);
   if (!line.value.contains("chat_template_kwargs")) return out;
-  const Json& kwargs = line.value["chat_template_kwargs"];
+  Json& kwargs = line.value["chat_template_kwargs"];
   if (!kwargs.is_object()) {
     return Error{Code::kInvalid, line.where + ": \"chat_template_kwargs\" is no object"};
   }
-  for (const auto& entry : kwargs.items()) out[entry.key()] = entry.value();
+  // Names among themselves differ, so only ours have to be compared with each.
+  auto& members = out.get_ref<Json::object_t&>();
+  const auto n_own = static_cast<ptrdiff_t>(members.size());
+  for (auto& [name, value] : kwargs.get_ref<Json::object_t&>()) {
+    const auto end = members.begin() + n_own;
+    const auto own = std::find_if(members.begin(), end,
+                                  [&name = name](const auto& m) { return m.first == name; });
+    if (own == end) {
+      members.emplace_back(name, std::move(value));
+    } else {
+      own->second = std::move(value);
+    }
+  }
   return out;
 }
 
