@@ -93,13 +93,18 @@ Result<Answerer> load_answerer(const TextSide& text, RuntimeOptions options,
                                const Arguments& arguments, const InterruptWatch& watch) {
   const auto start = std::chrono::steady_clock::now();
   Answerer answerer;
+  // Small files first: what is wrong with them is told before minutes of loading.
+  Result<GenerationDefaults> defaults = load_generation_defaults(options.model_dir);
+  if (!defaults) return defaults.error();
+  Result<std::vector<int32_t>> stops = stop_ids(*defaults, text.tokenizer, text.folder);
+  if (!stops) return stops.error();
+  answerer.stops = *std::move(stops);
   Result<std::unique_ptr<Runtime>> runtime = load_runtime(options, arguments.on("quiet"), &watch);
   if (!runtime) return runtime.error();
   answerer.runtime = *std::move(runtime);
   Result<TokenMask> mask = token_mask(answerer.runtime->config(), &text.tokenizer);
   if (!mask) return mask.error();
   answerer.mask = *std::move(mask);
-  answerer.stops = stop_ids(*answerer.runtime, text.tokenizer, text.folder);
   Result<SamplingParams> sampling = sampling_of(arguments, answerer.runtime->generation());
   if (!sampling) return sampling.error();
   answerer.sampling = *sampling;

@@ -65,6 +65,11 @@ void examine_text(const RuntimeOptions& options, Examination& found) {
   } else if (found.config) {
     Result<TokenMask> mask = token_mask(*found.config, &*tokenizer);
     if (!mask) found.problems.push_back(mask.error().message);
+    const Result<GenerationDefaults> defaults = load_generation_defaults(options.model_dir);
+    if (defaults) {
+      const auto stops = stop_ids(*defaults, *tokenizer, options.model_dir);
+      if (!stops) found.problems.push_back(stops.error().message);
+    }
   }
   Result<ChatTemplate> chat_template = load_chat_template(options.model_dir);
   if (chat_template) return;

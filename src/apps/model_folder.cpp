@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/json.h"
+#include "base/json_fields.h"
 
 namespace minim {
 namespace {
@@ -15,6 +16,21 @@ KvFormat kv_format(const std::string& name) {
   return name == "bf16"       ? KvFormat::kBf16
          : name == "fp8_e4m3" ? KvFormat::kFp8E4m3
                               : KvFormat::kNvfp4;
+}
+
+// What a checkpoint holds beyond what is understood may be what its answers depend on.
+void warn_of_unknown(const std::vector<std::string>& tensors) {
+  constexpr size_t kShown = 3;
+  if (tensors.empty()) return;
+  std::string names;
+  for (size_t i = 0; i < std::min(tensors.size(), kShown); ++i) {
+    names += fmt::format("{}{}", i == 0 ? "" : ", ", in_quotes(tensors[i]));
+  }
+  warn(fmt::format(
+      "{} tensor{} of this checkpoint {} not understood and left out: {}{}; minim "
+      "doctor lists them",
+      tensors.size(), tensors.size() == 1 ? "" : "s", tensors.size() == 1 ? "is" : "are", names,
+      tensors.size() > kShown ? ", ..." : ""));
 }
 
 std::optional<KvFormat> kv_flag(const Arguments& arguments, const char* name) {
@@ -105,6 +121,7 @@ Result<std::unique_ptr<Runtime>> load_runtime(const RuntimeOptions& options, boo
                     "tells more",
                     (*runtime)->rejected_isa(), (*runtime)->isa()));
   }
+  if (runtime) warn_of_unknown((*runtime)->unknown_tensors());
   return runtime;
 }
 
@@ -123,17 +140,27 @@ Result<TokenMask> token_mask(const Config& config, const Tokenizer* tokenizer) {
   return mask;
 }
 
-std::vector<int32_t> stop_ids(const Runtime& runtime, const Tokenizer& tokenizer,
-                              const std::string& folder) {
-  if (!runtime.generation().stop_ids.empty()) return runtime.generation().stop_ids;
+Result<std::vector<int32_t>> stop_ids(const GenerationDefaults& defaults,
+                                      const Tokenizer& tokenizer, const std::string& folder) {
+  if (!defaults.stop_ids.empty()) return defaults.stop_ids;
+  const std::string path = folder + "/tokenizer_config.json";
+  Result<std::optional<std::string>> text = read_plain_file(path);
+  if (!text) return text.error();
+  if (!text->has_value()) return std::vector<int32_t>{};
+  Result<Json> config = parse_json(**text, path);
+  if (!config) return config.error();
+  if (!config->is_object()) return Error{Code::kInvalid, path + ": found no JSON object"};
+  const auto eos = config->find("eos_token");
+  if (eos == config->end() || eos->is_null()) return std::vector<int32_t>{};
   // Either the literal itself or an object that holds it.
-  Result<Json> config = read_json_file(folder + "/tokenizer_config.json");
-  if (!config || !config->is_object() || !config->contains("eos_token")) return {};
-  const Json& eos = (*config)["eos_token"];
-  const Json& literal = eos.is_object() && eos.contains("content") ? eos["content"] : eos;
-  if (!literal.is_string()) return {};
-  const auto id = tokenizer.find_added(literal.get_ref<const std::string&>());
-  return id ? std::vector<int32_t>{*id} : std::vector<int32_t>{};
+  const Json& literal = eos->is_object() && eos->contains("content") ? (*eos)["content"] : *eos;
+  const std::optional<TokenId> id =
+      literal.is_string() ? tokenizer.find_added(literal.get_ref<const std::string&>())
+                          : std::nullopt;
+  if (id) return std::vector<int32_t>{*id};
+  return Error{Code::kInvalid, fmt::format("{}: eos_token is {}, wanted: an added token of "
+                                           "tokenizer.json; without one no answer would end",
+                                           path, describe_json(SortedJson(literal)))};
 }
 
 }  // namespace minim

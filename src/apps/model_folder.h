@@ -30,7 +30,8 @@ Result<RuntimeOptions> runtime_options(const Arguments& arguments, const std::st
 // the message), before any weight is read.
 Result<Ok> fit_context(RuntimeOptions& options, size_t n_prompt, size_t n_answer);
 
-// Loads with a progress line, and tells the user when a tier failed its self-test.
+// Loads with a progress line, and tells the user when a tier failed its self-test or when tensors
+// are left out because nobody understands them.
 Result<std::unique_ptr<Runtime>> load_runtime(const RuntimeOptions& options, bool quiet,
                                               const InterruptWatch* watch);
 
@@ -38,8 +39,10 @@ Result<std::unique_ptr<Runtime>> load_runtime(const RuntimeOptions& options, boo
 // tokenizer has ids that the model has no rows for.
 Result<TokenMask> token_mask(const Config& config, const Tokenizer* tokenizer);
 
-// From generation_config.json or config.json, else eos_token of tokenizer_config.json.
-std::vector<int32_t> stop_ids(const Runtime& runtime, const Tokenizer& tokenizer,
-                              const std::string& folder);
+// Those of generation_config.json or config.json, else eos_token of tokenizer_config.json; none
+// when neither says. An error when that file is needed and broken: an answer without an end is no
+// fallback.
+Result<std::vector<int32_t>> stop_ids(const GenerationDefaults& defaults,
+                                      const Tokenizer& tokenizer, const std::string& folder);
 
 }  // namespace minim

@@ -126,11 +126,12 @@ Result<std::unique_ptr<Runtime>> Runtime::load(const RuntimeOptions& options,
   Result<Checkpoint> checkpoint = Checkpoint::open(options.model_dir);
   if (!checkpoint) return checkpoint.error();
   runtime->checkpoint_ = std::make_unique<Checkpoint>(*std::move(checkpoint));
-  const CheckpointReport report = inspect_checkpoint(*runtime->checkpoint_, runtime->config_);
+  CheckpointReport report = inspect_checkpoint(*runtime->checkpoint_, runtime->config_);
   const size_t cache =
       static_cast<size_t>(runtime->n_blocks_) * block_bytes_on(runtime->layout_, options.numerics);
   Result<Ok> space = check_space(cache, report.text_bytes, runtime->context_);
   if (!space) return space.error();
+  runtime->unknown_tensors_ = std::move(report.unknown);
 
   Result<Weights> weights = load_weights(
       *runtime->checkpoint_, runtime->config_, *runtime->device_, [&](size_t done, size_t total) {

@@ -61,6 +61,8 @@ class Runtime {
   std::string_view isa() const { return isa_; }  // tier in use; "reference" for the naive device
   std::string_view rejected_isa() const { return rejected_; }  // tier that failed its self-test
   int n_threads() const { return n_threads_; }
+  // Names of tensors of the checkpoint that no rule recognises, and that are not used.
+  const std::vector<std::string>& unknown_tensors() const { return unknown_tensors_; }
 
  private:
   Runtime() = default;
@@ -71,6 +73,7 @@ class Runtime {
   std::unique_ptr<Model> model_;
   KvLayout layout_;
   std::string isa_, rejected_;
+  std::vector<std::string> unknown_tensors_;
   int context_ = 0, chunk_ = 0, n_blocks_ = 0, n_threads_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // Every way in which a model folder can be wrong ends in one line and code 1, and doctor lists it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -168,6 +169,63 @@ TEST(BadModel, ATokenizerOfAnotherModelIsRefused) {
   std::filesystem::copy(std::string(MINIM_TEST_DATA) + "/text/tokenizer/tokenizer_large.json",
                         folder / "tokenizer.json");
   expect_refusal(run_minim({"run", "--model", folder.path(), "Hi"}), 1, {"tokenizer.json", "1344"});
+}
+
+TEST(BadModel, ABrokenTokenizerConfigIsRefusedWhereTheEndOfAnswersComesFromIt) {
+  const TempFolder folder;
+  copy_model(kDemo, folder);
+  const auto run = [&folder] {
+    return run_minim({"run", "--model", folder.path(), "--quiet", "--max-tokens", "2", "Hi"});
+  };
+  write_file(folder / "tokenizer_config.json", "{\"eos_token\": ");
+  EXPECT_EQ(run().code, 0);  // generation_config.json has what is needed
+  std::filesystem::remove(folder / "generation_config.json");
+  edit_config(folder, [](Json& c) {
+    c.erase("eos_token_id");
+    if (c.contains("text_config")) c["text_config"].erase("eos_token_id");
+  });
+  expect_refusal(run(), 1, {"tokenizer_config.json", "JSON"});
+  const Outcome doctor = run_minim({"doctor", "--json", "--model", folder.path()});
+  EXPECT_EQ(doctor.code, 1);
+  EXPECT_NE(dump_json(doctor.lines()[0]["model"]["problems"]).find("tokenizer_config.json"),
+            std::string::npos);
+  write_file(folder / "tokenizer_config.json", "[]");
+  expect_refusal(run(), 1, {"tokenizer_config.json", "object"});
+  write_file(folder / "tokenizer_config.json", "{\"eos_token\": \"<nobody>\"}");
+  expect_refusal(run(), 1, {"tokenizer_config.json", "eos_token", "<nobody>"});
+  write_file(folder / "tokenizer_config.json", "{\"eos_token\": 7}");
+  expect_refusal(run(), 1, {"tokenizer_config.json", "eos_token", "7"});
+  for (const char* good : {"{}", "{\"eos_token\": null}", "{\"eos_token\": \"[e~[\"}",
+                           "{\"eos_token\": {\"content\": \"[e~[\"}}"}) {
+    write_file(folder / "tokenizer_config.json", good);
+    const Outcome outcome = run();
+    EXPECT_EQ(outcome.code, 0) << good << outcome.err;
+  }
+}
+
+TEST(BadModel, TensorsThatNobodyUnderstandsAreTold) {
+  const TempFolder folder;
+  copy_model(kDemo, folder);
+  std::filesystem::remove(folder / "model.safetensors.index.json");
+  // A second file of four tensors of one byte each.
+  const Outcome before = run_minim({"run", "--model", folder.path(), "--quiet", "--greedy", "Hi"});
+  EXPECT_EQ(before.err, "");
+  Json header = Json::object();
+  for (size_t i = 0; i < 4; ++i) {
+    header["mystery." + std::to_string(i)] = {
+        {"dtype", "U8"}, {"shape", {1}}, {"data_offsets", {i, i + 1}}};
+  }
+  const std::string text = dump_json(header);
+  const uint64_t length = text.size();
+  write_file(folder / "more.safetensors",
+             std::string(reinterpret_cast<const char*>(&length), sizeof length) + text + "abcd");
+  const Outcome after = run_minim({"run", "--model", folder.path(), "--quiet", "--greedy", "Hi"});
+  EXPECT_EQ(after.code, 0);
+  EXPECT_EQ(after.out, before.out);
+  EXPECT_EQ(std::count(after.err.begin(), after.err.end(), '\n'), 1) << after.err;
+  for (const char* word : {"4 tensors", "mystery.0", "mystery.2\", ...", "doctor"}) {
+    EXPECT_NE(after.err.find(word), std::string::npos) << after.err;
+  }
 }
 
 TEST(BadModel, AMissingTokenizerIsANoteButStopsRun) {
