@@ -16,13 +16,15 @@ Json first_messages(const Arguments& arguments) {
   return messages;
 }
 
-// Answers the last message and adds the answer; on an error the message is taken back.
-void turn(const TextSide& text, const Answerer& answerer, Sequence& sequence, Json& messages,
+// Answers the last message and adds the answer; on an error the message is taken back. False: the
+// program is to end.
+bool turn(const TextSide& text, const Answerer& answerer, Sequence& sequence, Json& messages,
           const Arguments& arguments) {
   InterruptWatch watch;
   const auto give_up = [&](const Error& error) {
     warn(error.message);
     messages.erase(messages.size() - 1);
+    return !watch.ends_program();
   };
   Result<std::vector<TokenId>> prompt = render_prompt(text, messages, arguments);
   if (!prompt) return give_up(prompt.error());
@@ -33,6 +35,7 @@ void turn(const TextSide& text, const Answerer& answerer, Sequence& sequence, Js
   if (!result->reasoning.empty()) message["reasoning_content"] = result->reasoning;
   messages.push_back(std::move(message));
   if (!arguments.on("quiet")) warn(summary(result->generation, *answerer.runtime));
+  return !watch.ends_program();
 }
 
 }  // namespace
@@ -52,7 +55,7 @@ int chat(const TextSide& text, const Answerer& answerer, const Arguments& argume
     }
     if (line->find_first_not_of(" \t") == std::string::npos) continue;
     messages.push_back({{"role", "user"}, {"content", *line}});
-    turn(text, answerer, sequence, messages, arguments);
+    if (!turn(text, answerer, sequence, messages, arguments)) return interrupted_code();
   }
   return finish_output();
 }

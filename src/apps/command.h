@@ -8,8 +8,8 @@ namespace minim {
 
 class Arguments;
 
-// Exit codes of the program.
-inline constexpr int kDone = 0, kCannot = 1, kUsage = 2, kInterrupted = 130;
+// Exit codes of the program; console.h has that of a signal.
+inline constexpr int kDone = 0, kCannot = 1, kUsage = 2;
 
 struct Command {
   const char* name;

@@ -1,5 +1,9 @@
-// A signal handler can reach nothing but static storage: the interrupt flag is the one mutable
-// global of the program, and it is an atomic that only this file writes.
+// A signal handler can reach nothing but static storage: the interrupt flag and the signal behind
+// it are mutable globals, atomics that only this file writes.
+//
+// The three signals that ask a program to end are treated alike, so that a supervisor's stop and a
+// closed terminal give the same orderly end as Ctrl-C. One that was ignored when the program began
+// (nohup, a background job of a script) stays ignored.
 #include "apps/console.h"
 
 #include <fmt/format.h>
@@ -12,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <system_error>
 
 #include "apps/command.h"
@@ -21,11 +26,17 @@
 namespace minim {
 namespace {
 
-std::atomic<bool> interrupt_flag{false};
-struct sigaction previous_action;  // written only while no watch is active
+constexpr int kWatched[] = {SIGINT, SIGTERM, SIGHUP};
+constexpr int kSignalled = 128;  // exit codes of shells: this and the signal's number
 
-extern "C" void on_interrupt(int) {
-  if (interrupt_flag.exchange(true)) _exit(kInterrupted);
+std::atomic<bool> interrupt_flag{false};
+std::atomic<int> caught_signal{0};
+struct sigaction previous_actions[std::size(kWatched)];  // written while no watch is active
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+
+extern "C" void on_interrupt(int signal) {
+  caught_signal = signal;
+  if (interrupt_flag.exchange(true)) _exit(kSignalled + signal);
 }
 
 // A message may quote what a file or a flag holds: whatever that is, it stays one line of bounded
@@ -61,7 +72,12 @@ bool dumb_terminal() {
 
 int fail(const Error& error) {
   print_line(error.message);
-  return error.code == Code::kCancelled ? kInterrupted : kCannot;
+  return error.code == Code::kCancelled ? interrupted_code() : kCannot;
+}
+
+int interrupted_code() {
+  const int signal = caught_signal;
+  return kSignalled + (signal != 0 ? signal : SIGINT);
 }
 
 int usage_error(const std::string& message) {
@@ -96,13 +112,24 @@ int finish_output() {
 
 InterruptWatch::InterruptWatch() {
   interrupt_flag = false;
+  caught_signal = 0;
   struct sigaction action {};
   action.sa_handler = on_interrupt;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, &previous_action);
+  for (size_t i = 0; i < std::size(kWatched); ++i) {
+    sigaction(kWatched[i], nullptr, &previous_actions[i]);
+    if (previous_actions[i].sa_handler == SIG_IGN) continue;
+    sigaction(kWatched[i], &action, nullptr);
+  }
 }
 
-InterruptWatch::~InterruptWatch() { sigaction(SIGINT, &previous_action, nullptr); }
+InterruptWatch::~InterruptWatch() {
+  for (size_t i = 0; i < std::size(kWatched); ++i) {
+    sigaction(kWatched[i], &previous_actions[i], nullptr);
+  }
+}
+
+bool InterruptWatch::ends_program() const { return interrupted() && caught_signal != SIGINT; }
 
 const std::atomic<bool>& InterruptWatch::flag() const { return interrupt_flag; }
 

@@ -12,7 +12,7 @@
 namespace minim {
 
 // One line "minim: ..." on stderr (line breaks inside become blanks); returns the exit code.
-int fail(const Error& error);                 // kCannot; kInterrupted for kCancelled
+int fail(const Error& error);                 // kCannot; interrupted_code() for kCancelled
 int usage_error(const std::string& message);  // kUsage
 void warn(const std::string& message);
 
@@ -27,8 +27,11 @@ bool flush_out();
 // Flushes; kDone, or a message and kCannot when anything could not be written.
 int finish_output();
 
-// Ctrl-C. While one is watched, the first SIGINT sets the flag and a second one ends the program
-// at once; otherwise SIGINT does what it did before.
+// 128 + the signal that the last InterruptWatch saw, of Ctrl-C if it saw none: 130, 143, 129.
+int interrupted_code();
+
+// Ctrl-C, SIGTERM and SIGHUP. While one is watched, the first of them sets the flag and a second
+// one ends the program at once; otherwise they do what they did before.
 class InterruptWatch {
  public:
   InterruptWatch();
@@ -38,6 +41,8 @@ class InterruptWatch {
 
   const std::atomic<bool>& flag() const;
   bool interrupted() const { return flag().load(std::memory_order_relaxed); }
+  // Not only what is going on now is to end: SIGTERM or SIGHUP.
+  bool ends_program() const;
 };
 
 // One line on stderr that is redrawn in place, only on a terminal. Shown when the work takes longer

@@ -90,15 +90,17 @@ std::string option_list(const std::vector<const OptionSpec*>& options) {
 
 constexpr std::string_view kSettingsText =
     "Settings (marked * in docs/cli.md) are also read from the environment, MINIM_ and the flag's "
-    "name in capitals with _ for - (MINIM_KV_DTYPE), and from a configuration file in TOML: "
-    "flag = value, general or in a section named after a sub-command. A flag beats the variable, "
+    "name in capitals with _ for - (MINIM_KV_DTYPE), and from a configuration file: lines of "
+    "flag = value, general or in a [section] named after a sub-command; a value with blanks or "
+    "signs "
+    "is put in quotes, # begins a comment. A flag beats the variable, "
     "the variable beats the file. The file is --config, MINIM_CONFIG or "
     "~/.config/minim/config.toml.";
 
 constexpr std::string_view kExitText =
     "Results go to standard output, progress and messages to standard error. Exit codes: 0 done, "
     "1 cannot (one line says what was found, what was wanted, and a hint), 2 wrong usage, 130 "
-    "interrupted.";
+    "interrupted (Ctrl-C), 143 after SIGTERM, 129 after SIGHUP.";
 
 std::string markdown_table(const std::vector<const OptionSpec*>& options) {
   std::string out = "| flag | default | meaning |\n| --- | --- | --- |\n";

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/arguments.h"
+#include "apps/bus_error.h"
 #include "apps/command.h"
 #include "apps/console.h"
 #include "apps/help.h"
@@ -154,6 +155,7 @@ const Command* find_command(std::string_view name) {
 }
 
 int run_program(int argc, char** argv) {
+  report_bus_errors();
   // Nothing of ours throws; the standard library does when memory is short.
   try {
     return dispatch({argv + (argc > 0 ? 1 : 0), argv + argc});

@@ -61,12 +61,12 @@ Result<std::vector<TokenId>> read_prompt(const TextSide& text, const std::string
 int answer_once(const TextSide& text, const std::string& source, RuntimeOptions options,
                 const Arguments& arguments) {
   constexpr size_t kUsualAnswer = 1024;
-  InterruptWatch watch;
   Result<std::vector<TokenId>> prompt = read_prompt(text, source, arguments);
   if (!prompt) return fail(prompt.error());
   const size_t n_answer = static_cast<size_t>(arguments.integer("max-tokens", kUsualAnswer));
   Result<Ok> fits = fit_context(options, prompt->size(), n_answer);
   if (!fits) return fail(fits.error());
+  InterruptWatch watch;  // not before: while the prompt is read, a signal simply ends the program
   Result<Answerer> answerer = load_answerer(text, options, arguments, watch);
   if (!answerer) return fail(answerer.error());
   Sequence sequence(*answerer->runtime);
@@ -78,7 +78,7 @@ int answer_once(const TextSide& text, const std::string& source, RuntimeOptions 
   const int code = finish_output();
   if (code != kDone) return code;
   if (!arguments.on("quiet")) warn(summary(result->generation, *answerer->runtime));
-  return result->generation.finish == Finish::kCancelled ? kInterrupted : kDone;
+  return result->generation.finish == Finish::kCancelled ? interrupted_code() : kDone;
 }
 
 }  // namespace

@@ -87,10 +87,18 @@ Result<Inputs> Inputs::open(const Arguments& arguments, const Tokenizer* tokeniz
     if (!lines) return lines.error();
     inputs.lines_ = *std::move(lines);
     if (path == "-") return inputs;
-    while (true) {
+    constexpr size_t kMostTokens = size_t{1} << 28;  // kept in memory, and read from a pipe perhaps
+    for (size_t n_tokens = 0;;) {
       Result<std::optional<Input>> input = inputs.read_line();
       if (!input) return input.error();
       if (!input->has_value()) break;
+      n_tokens += (*input)->tokens.size();
+      if (n_tokens > kMostTokens) {
+        return Error{Code::kExhausted,
+                     fmt::format("{} has more than {} tokens in all; as standard input it may have "
+                                 "any number",
+                                 path, kMostTokens)};
+      }
       inputs.ready_.push_back(**std::move(input));
     }
     inputs.lines_.reset();
@@ -168,8 +176,7 @@ Result<Ok> score_one(Scorer& scorer, const Input& input, int k, bool quiet,
   return Ok{};
 }
 
-int score_all(Inputs& inputs, Runtime& runtime, TokenMask mask, const Arguments& arguments,
-              const InterruptWatch& watch) {
+int score_all(Inputs& inputs, Runtime& runtime, TokenMask mask, const Arguments& arguments) {
   Scorer scorer(runtime, std::move(mask), arguments.on("trace"));
   const int k = static_cast<int>(arguments.integer("top", 0));
   while (true) {
@@ -182,6 +189,7 @@ int score_all(Inputs& inputs, Runtime& runtime, TokenMask mask, const Arguments&
                                "it",
                                (*input)->tokens.size(), runtime.context())});
     }
+    InterruptWatch watch;  // not while the next input is waited for
     Result<Ok> scored = score_one(scorer, **input, k, arguments.on("quiet"), watch);
     if (!scored) return fail(scored.error());
   }
@@ -219,10 +227,14 @@ int score_command(const Arguments& arguments) {
   if (!inputs) return fail(inputs.error());
   Result<Ok> fits = fit_context(*options, inputs->longest(), 0);
   if (!fits) return fail(fits.error());
-  InterruptWatch watch;
-  Result<std::unique_ptr<Runtime>> runtime = load_runtime(*options, arguments.on("quiet"), &watch);
-  if (!runtime) return fail(runtime.error());
-  return score_all(*inputs, **runtime, *std::move(mask), arguments, watch);
+  std::unique_ptr<Runtime> runtime;
+  {
+    InterruptWatch watch;
+    Result<std::unique_ptr<Runtime>> loaded = load_runtime(*options, arguments.on("quiet"), &watch);
+    if (!loaded) return fail(loaded.error());
+    runtime = *std::move(loaded);
+  }
+  return score_all(*inputs, *runtime, *std::move(mask), arguments);
 }
 
 }  // namespace minim

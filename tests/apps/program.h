@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -70,27 +71,59 @@ struct RunOptions {
   std::string input = {};                     // of standard input
   std::vector<std::string> environment = {};  // "NAME=value", beside PATH, HOME and TERM
   rlim_t address_space = RLIM_INFINITY;
+  std::string input_path = {};  // instead of `input`; a pipe perhaps
+  int ignored_signal = 0;
 };
 
-inline Outcome run_minim(const std::vector<std::string>& words, const RunOptions& options = {}) {
-  const TempFolder folder;
-  write_file(folder / "in", options.input);
-  const pid_t child = fork();
-  if (child == 0) {
+// The program while it runs. Whoever starts one waits for it.
+class Running {
+ public:
+  explicit Running(const std::vector<std::string>& words, const RunOptions& options = {}) {
+    write_file(folder_ / "in", options.input);
+    child_ = fork();
+    if (child_ == 0) become_minim(words, options);
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+  pid_t id() const { return child_; }
+  // Until standard output holds that many bytes, or a minute has passed.
+  bool wait_for_output(size_t n_bytes) const {
+    for (int i = 0; i < 6000; ++i) {
+      if (slurp(folder_ / "out").size() >= n_bytes) return true;
+      usleep(10000);
+    }
+    return false;
+  }
+  Outcome wait() const {
+    int status = 0;
+    waitpid(child_, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+            slurp(folder_ / "out"), slurp(folder_ / "err")};
+  }
+
+ private:
+  [[noreturn]] void become_minim(const std::vector<std::string>& words,
+                                 const RunOptions& options) const {
     const auto redirect = [](const std::string& path, int flags, int to) {
       const int from = open(path.c_str(), flags, 0600);
       if (from < 0 || dup2(from, to) < 0) _exit(126);
       close(from);
     };
-    redirect(folder / "in", O_RDONLY, STDIN_FILENO);
-    redirect(folder / "out", O_WRONLY | O_CREAT, STDOUT_FILENO);
-    redirect(folder / "err", O_WRONLY | O_CREAT, STDERR_FILENO);
+    redirect(options.input_path.empty() ? folder_ / "in" : options.input_path, O_RDONLY,
+             STDIN_FILENO);
+    redirect(folder_ / "out", O_WRONLY | O_CREAT, STDOUT_FILENO);
+    redirect(folder_ / "err", O_WRONLY | O_CREAT, STDERR_FILENO);
+    // A test may itself run in the background, where interrupts are ignored.
+    for (const int watched : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+      signal(watched, watched == options.ignored_signal ? SIG_IGN : SIG_DFL);
+    }
     if (options.address_space != RLIM_INFINITY) {
       const rlimit limit{options.address_space, options.address_space};
       setrlimit(RLIMIT_AS, &limit);
     }
     std::vector<std::string> environment = options.environment;
-    environment.push_back("HOME=" + folder.path());
+    environment.push_back("HOME=" + folder_.path());
     environment.push_back("TERM=dumb");
     std::vector<std::string> arguments = words;
     arguments.insert(arguments.begin(), MINIM_PROGRAM);
@@ -102,10 +135,13 @@ inline Outcome run_minim(const std::vector<std::string>& words, const RunOptions
     execve(MINIM_PROGRAM, argv.data(), envp.data());
     _exit(127);
   }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(folder / "out"),
-          slurp(folder / "err")};
+
+  TempFolder folder_;
+  pid_t child_ = -1;
+};
+
+inline Outcome run_minim(const std::vector<std::string>& words, const RunOptions& options = {}) {
+  return Running(words, options).wait();
 }
 
 // What every refusal must look like: the code, nothing on stdout, one line "minim: ..." that

@@ -32,6 +32,8 @@ class Terminal {
       setenv("TERM", "xterm", 1);
       setenv("HOME", "/nonexistent", 1);
       unsetenv("NO_COLOR");
+      // A test may itself run in the background, where interrupts are ignored.
+      for (const int watched : {SIGINT, SIGTERM, SIGHUP}) signal(watched, SIG_DFL);
       std::vector<std::string> arguments = words;
       arguments.insert(arguments.begin(), MINIM_PROGRAM);
       std::vector<char*> argv;
@@ -95,6 +97,7 @@ class Terminal {
   }
 
   const std::string& seen() const { return seen_; }
+  pid_t id() const { return child_; }
 
  private:
   bool read_some(int milliseconds) {
