@@ -30,7 +30,8 @@ class Replay : public ::testing::TestWithParam<const char*> {
   }
 
   Generation answer(Sequence& sequence, const std::vector<TokenId>& prompt) {
-    const std::vector<int32_t> stops = stop_ids(*runtime_, tokenizer_, MINIM_DEMO_MODEL);
+    const std::vector<int32_t> stops =
+        *stop_ids(runtime_->generation(), tokenizer_, MINIM_DEMO_MODEL);
     SamplingParams greedy;
     greedy.temperature = 0;
     const Result<TokenMask> mask = token_mask(runtime_->config(), &tokenizer_);
