@@ -298,7 +298,8 @@ class Parser {
       if (value > kLastCodePoint) break;
     }
     if (digits == 0 || digits < wanted || value > kLastCodePoint ||
-        (value >= 0xD800 && value <= 0xDFFF)) {
+        // Texts of minim's own name the surrogates, to leave them out.
+        (value >= 0xD800 && value <= 0xDFFF && !tokens_)) {
       return invalid("not a code point");
     }
     return value;

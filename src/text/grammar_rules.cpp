@@ -130,6 +130,11 @@ GrammarExpr rule_expr(size_t rule) {
   return expr;
 }
 
+void move_rules(GrammarExpr& expr, size_t by) {
+  if (expr.kind == GrammarExpr::Kind::kRule) expr.rule += by;
+  for (GrammarExpr& part : expr.parts) move_rules(part, by);
+}
+
 GrammarExpr sequence_expr(std::vector<GrammarExpr> parts) {
   GrammarExpr expr;
   expr.kind = Kind::kSequence;

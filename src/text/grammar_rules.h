@@ -49,6 +49,9 @@ GrammarExpr sequence_expr(std::vector<GrammarExpr> parts);
 GrammarExpr choice_expr(std::vector<GrammarExpr> parts);
 GrammarExpr repeat_expr(GrammarExpr part, int64_t min, int64_t max);
 
+// Adds to the number of every rule that the expression refers to.
+void move_rules(GrammarExpr& expr, size_t by);
+
 struct GrammarRules {
   std::vector<GrammarExpr> rules;  // rule 0 is the whole
 };

@@ -26,14 +26,7 @@ class Writer {
   explicit Writer(const SchemaNodes& schema) : nodes_(schema.nodes) {}
 
   Result<NamedGrammar> write() {
-    rules_.resize(nodes_.size());
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      if (is_leaf(nodes_[i])) rules_[i] = interned(leaf(nodes_[i]));
-    }
-    for (size_t i = 0; i < nodes_.size() && !error_; ++i) {
-      if (!is_leaf(nodes_[i])) rules_[i] = branch(nodes_[i]);
-      if (rules_.size() > kMaxRules) fail("", nodes_[i], "the schema is too large");
-    }
+    make_rules();
     if (error_) return *error_;
     const SchemaNode* empty_leaf = nullptr;
     for (size_t i = 0; i < nodes_.size() && empty_leaf == nullptr; ++i) {
@@ -51,7 +44,26 @@ class Writer {
     return unsatisfiable(empty_leaf);
   }
 
+  Result<JsonRules> write_parts() {
+    arrays_.assign(nodes_.size(), choice_expr({}));
+    objects_.assign(nodes_.size(), choice_expr({}));
+    make_rules();
+    if (error_) return *error_;
+    return JsonRules{std::move(rules_), std::move(arrays_), std::move(objects_)};
+  }
+
  private:
+  void make_rules() {
+    rules_.resize(nodes_.size());
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (is_leaf(nodes_[i])) rules_[i] = interned(leaf(nodes_[i]));
+    }
+    for (size_t i = 0; i < nodes_.size() && !error_; ++i) {
+      if (!is_leaf(nodes_[i])) rules_[i] = branch(nodes_[i]);
+      if (rules_.size() > kMaxRules) fail("", nodes_[i], "the schema is too large");
+    }
+  }
+
   static bool is_leaf(const SchemaNode& node) {
     return !node.choice && (node.values || (node.written & (kArrayType | kObjectType)) == 0);
   }
@@ -151,9 +163,17 @@ class Writer {
       return choice_expr(std::move(cases));
     }
     cases.push_back(leaf(node));
-    if ((node.written & kArrayType) != 0) cases.push_back(array(node));
-    if ((node.written & kObjectType) != 0) cases.push_back(object(node));
+    if ((node.written & kArrayType) != 0) cases.push_back(part(array(node), arrays_, node));
+    if ((node.written & kObjectType) != 0) cases.push_back(part(object(node), objects_, node));
     return choice_expr(std::move(cases));
+  }
+
+  // Remembers the expression of one type of a node, as a rule, where that is wanted.
+  GrammarExpr part(GrammarExpr expr, std::vector<GrammarExpr>& parts, const SchemaNode& node) {
+    if (parts.empty()) return expr;
+    GrammarExpr& kept = parts[static_cast<size_t>(&node - nodes_.data())];
+    kept = expr.nothing() ? std::move(expr) : rule_expr(add_rule(std::move(expr)));
+    return kept;
   }
 
   static GrammarExpr comma() { return text_expr(", "); }
@@ -255,6 +275,7 @@ class Writer {
 
   const std::vector<SchemaNode>& nodes_;
   std::vector<GrammarExpr> rules_;
+  std::vector<GrammarExpr> arrays_, objects_;  // of nodes, for write_parts()
   std::unordered_map<std::string, size_t> shared_;
   std::unordered_map<std::string, size_t> names_;
   std::optional<Error> error_;
@@ -268,6 +289,8 @@ Result<NamedGrammar> json_schema_grammar(const Json& schema, int max_depth) {
   if (Result<Ok> disjoint = check_disjoint(*nodes); !disjoint) return disjoint.error();
   return Writer(*nodes).write();
 }
+
+Result<JsonRules> json_rules(const SchemaNodes& schema) { return Writer(schema).write_parts(); }
 
 Result<Ok> check_json_schema(const Json& schema, int max_depth) {
   Result<NamedGrammar> grammar = json_schema_grammar(schema, max_depth);

@@ -75,6 +75,15 @@ Result<SchemaNodes> read_schema(const Json& schema, int max_depth);
 // kUnsupported unless the members of every "oneOf" are disjoint beyond doubt.
 Result<Ok> check_disjoint(const SchemaNodes& nodes);
 
+// The JSON texts of nodes, for grammars in which they are parts.
+struct JsonRules {
+  std::vector<GrammarExpr> rules;
+  // By node: of its arrays and its objects alone; they refer to `rules`. Without parts where it has
+  // none of them.
+  std::vector<GrammarExpr> arrays, objects;
+};
+Result<JsonRules> json_rules(const SchemaNodes& schema);
+
 // The strings of a "format", as a pattern for the whole; nothing for one that is not known. Formats
 // of numbers say a range instead.
 std::optional<std::string> format_pattern(std::string_view format);
