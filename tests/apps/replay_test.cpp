@@ -10,6 +10,10 @@
 namespace minim {
 namespace {
 
+bool begins(const std::vector<TokenId>& tokens, const std::vector<TokenId>& prefix) {
+  return tokens.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), tokens.begin());
+}
+
 class Replay : public ::testing::TestWithParam<const char*> {
  protected:
   Replay() {
@@ -29,17 +33,33 @@ class Replay : public ::testing::TestWithParam<const char*> {
     return segments ? encode_prompt(tokenizer_, *segments) : std::vector<TokenId>();
   }
 
+  // A model that spells in pieces of two bytes at most, and that in adaptive mode does not say
+  // whether it thinks: its replies are not what a tokenizer and a template would make of their
+  // text.
+  TokenMask clumsy() {
+    Result<TokenMask> mask = token_mask(runtime_->config(), &tokenizer_);
+    EXPECT_TRUE(mask);
+    for (TokenId id = 0; id < tokenizer_.n_ids(); ++id) {
+      if (!tokenizer_.is_added(id) && tokenizer_.bytes(id).size() > 2)
+        (*mask)[static_cast<size_t>(id)] = 0;
+    }
+    const MarkerIds markers = MarkerIds::of(tokenizer_);
+    if (std::string_view(GetParam()) == "adaptive")
+      (*mask)[static_cast<size_t>(*markers.end_think)] =
+          (*mask)[static_cast<size_t>(*markers.think)] = 0;
+    return *std::move(mask);
+  }
+
   Generation answer(Sequence& sequence, const std::vector<TokenId>& prompt) {
     const std::vector<int32_t> stops =
         *stop_ids(runtime_->generation(), tokenizer_, MINIM_DEMO_MODEL);
     SamplingParams greedy;
     greedy.temperature = 0;
-    const Result<TokenMask> mask = token_mask(runtime_->config(), &tokenizer_);
-    EXPECT_TRUE(mask);
+    const TokenMask mask = clumsy();
     ProgressLine progress(false, nullptr);
     InterruptWatch watch;
     Result<Generation> out =
-        generate(sequence, *runtime_, *mask,
+        generate(sequence, *runtime_, mask,
                  {.prompt = prompt, .sampling = greedy, .stop_ids = stops, .max_tokens = 400},
                  progress, watch, [](int32_t) { return true; });
     EXPECT_TRUE(out) << out.error().message;
@@ -59,8 +79,10 @@ TEST_P(Replay, NextPromptBeginsWithAllThatTheCacheHolds) {
   for (const char* question : {"Hello", "What is 12 + 30?", "Thanks!"}) {
     messages.push_back({{"role", "user"}, {"content", question}});
     const std::vector<TokenId> now = prompt(messages, &memory);
-    ASSERT_GT(now.size(), before.size());
-    EXPECT_TRUE(std::equal(before.begin(), before.end(), now.begin())) << question;
+    EXPECT_TRUE(begins(now, before)) << question;
+    if (std::string_view(GetParam()) == "adaptive") {
+      EXPECT_EQ(begins(prompt(messages, nullptr), before), before.empty()) << "text would do";
+    }
     const Generation reply = answer(sequence, now);
     ASSERT_EQ(reply.finish, Finish::kStop);
     // The last token of a reply never went through the model.

@@ -153,7 +153,7 @@ TEST(NativeTemplate, ProseComesFromTheFile) {
   source = replaced(source, "Be brief.", "Take your time.");
   source = replaced(source, "a tiny model", "an éléphant");
   source = replaced(source, "Call a tool when", "Never call a tool, even when");
-  EXPECT_FALSE(must_load(kGolden).native() && ChatTemplate::parse(source, "t")->native());
+  EXPECT_FALSE(ChatTemplate::parse(source, "t")->native());
   const auto native = derive(source);
   ASSERT_TRUE(native);
   const Result<ChatTemplate> chat = ChatTemplate::parse(source, "t");
