@@ -71,8 +71,6 @@ class ContentPiece {
   bool touches_ = false;  // some marker of the reply came before
 };
 
-constexpr std::string_view kThinkText = "<mm:think>", kEndThinkText = "</mm:think>";
-
 }  // namespace
 
 struct OutputParser::State {
@@ -164,7 +162,7 @@ void OutputParser::State::marker(Marker marker, Sink& sink) {
   const bool think = marker == Marker::kThink;
   switch (place) {
     case Place::kCall:  // a file that is being written may hold the markers; elsewhere they vanish
-      if (in_parameter()) plain(think ? kThinkText : kEndThinkText, sink);
+      if (in_parameter()) plain(think ? kThinkLiteral : kEndThinkLiteral, sink);
       return;
     case Place::kThinking:
       if (think) return;

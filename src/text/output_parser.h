@@ -35,8 +35,13 @@ struct OutputEvent {
   bool operator==(const OutputEvent&) const = default;
 };
 
-// The tokens with a meaning of their own. Markers are known by id: the same characters written as
-// ordinary tokens are text.
+// The added tokens with a meaning of their own, and what they are called in a tokenizer.json.
+inline constexpr std::string_view kNsLiteral = "]<]minimax[>[", kThinkLiteral = "<mm:think>",
+                                  kEndThinkLiteral = "</mm:think>";
+inline constexpr std::string_view kSilentLiterals[] = {"]~!b[", "[e~[", "]~b]", "]!p~[", "]!d~["};
+
+// The same as ids. Markers are known by id: the same characters written as ordinary tokens are
+// text.
 struct MarkerIds {
   std::optional<TokenId> ns, think, end_think;
   std::vector<TokenId> silent;  // bos, eos, role marker, pad, unk: never text
@@ -80,10 +85,16 @@ class TokenOutputParser {
                     ThinkingMode mode);
 
   void push(TokenId token, std::vector<OutputEvent>& out);
+  // Text of ordinary tokens that were not given as ids.
+  void push_text(std::string_view text, std::vector<OutputEvent>& out);
+  // An added token of the family by its literal, whether this vocabulary has it or not.
+  void push_added(std::string_view literal, std::vector<OutputEvent>& out);
   void finish(std::string_view engine_finish, std::vector<OutputEvent>& out);
   bool in_reasoning() const { return parser_.in_reasoning(); }
 
  private:
+  void push_marker(OutputParser::Marker marker, std::vector<OutputEvent>& out);
+
   MarkerIds markers_;
   Detokenizer detokenizer_;
   OutputParser parser_;

@@ -3,7 +3,7 @@
 // several tokens, and markers split none: what is held becomes U+FFFD before a marker, where it
 // stands, while a silent token leaves it alone.
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -12,11 +12,11 @@
 namespace minim {
 
 MarkerIds MarkerIds::of(const Tokenizer& tokenizer) {
-  MarkerIds ids{.ns = tokenizer.find_added("]<]minimax[>["),
-                .think = tokenizer.find_added("<mm:think>"),
-                .end_think = tokenizer.find_added("</mm:think>"),
+  MarkerIds ids{.ns = tokenizer.find_added(kNsLiteral),
+                .think = tokenizer.find_added(kThinkLiteral),
+                .end_think = tokenizer.find_added(kEndThinkLiteral),
                 .silent = {}};
-  for (const char* literal : {"]~!b[", "[e~[", "]~b]", "]!p~[", "]!d~["}) {
+  for (const std::string_view literal : kSilentLiterals) {
     if (const std::optional<TokenId> id = tokenizer.find_added(literal)) ids.silent.push_back(*id);
   }
   return ids;
@@ -29,19 +29,30 @@ TokenOutputParser::TokenOutputParser(const Tokenizer& tokenizer,
       parser_(std::move(tools), mode) {}
 
 void TokenOutputParser::push(TokenId token, std::vector<OutputEvent>& out) {
-  using Marker = OutputParser::Marker;
-  if (std::find(markers_.silent.begin(), markers_.silent.end(), token) != markers_.silent.end()) {
-    return;
-  }
-  const std::array markers = {std::pair(markers_.ns, Marker::kNs),
-                              std::pair(markers_.think, Marker::kThink),
-                              std::pair(markers_.end_think, Marker::kEndThink)};
-  for (const auto& [id, marker] : markers) {
-    if (id != token) continue;
-    parser_.push_text(detokenizer_.flush(), out);
-    return parser_.push_marker(marker, out);
-  }
+  const auto& silent = markers_.silent;
+  if (std::find(silent.begin(), silent.end(), token) != silent.end()) return;
+  if (token == markers_.ns) return push_marker(OutputParser::Marker::kNs, out);
+  if (token == markers_.think) return push_marker(OutputParser::Marker::kThink, out);
+  if (token == markers_.end_think) return push_marker(OutputParser::Marker::kEndThink, out);
   parser_.push_text(detokenizer_.push(token), out);
+}
+
+void TokenOutputParser::push_marker(OutputParser::Marker marker, std::vector<OutputEvent>& out) {
+  parser_.push_text(detokenizer_.flush(), out);
+  parser_.push_marker(marker, out);
+}
+
+void TokenOutputParser::push_text(std::string_view text, std::vector<OutputEvent>& out) {
+  parser_.push_text(detokenizer_.flush(), out);
+  parser_.push_text(text, out);
+}
+
+void TokenOutputParser::push_added(std::string_view literal, std::vector<OutputEvent>& out) {
+  if (std::count(std::begin(kSilentLiterals), std::end(kSilentLiterals), literal) > 0) return;
+  if (literal == kNsLiteral) return push_marker(OutputParser::Marker::kNs, out);
+  if (literal == kThinkLiteral) return push_marker(OutputParser::Marker::kThink, out);
+  if (literal == kEndThinkLiteral) return push_marker(OutputParser::Marker::kEndThink, out);
+  push_text(literal, out);
 }
 
 void TokenOutputParser::finish(std::string_view engine_finish, std::vector<OutputEvent>& out) {
