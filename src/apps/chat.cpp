@@ -16,6 +16,23 @@ Json first_messages(const Arguments& arguments) {
   return messages;
 }
 
+// The answer as a message, its thinking and calls included. The template wants arguments as an
+// object; what is no JSON for us (a number beyond all bounds) goes in as text.
+Json answer_message(const ParsedOutput& output) {
+  Json message{{"role", "assistant"}, {"content", output.content.value_or("")}};
+  if (output.reasoning) message["reasoning_content"] = *output.reasoning;
+  Json calls = Json::array();
+  for (const ParsedOutput::Call& call : output.calls) {
+    if (!call.complete) continue;
+    Result<Json> arguments = parse_json(call.arguments, "arguments");
+    if (!arguments) arguments = Json{{"_raw", call.arguments}};
+    calls.push_back({{"type", "function"},
+                     {"function", {{"name", call.name}, {"arguments", *std::move(arguments)}}}});
+  }
+  if (!calls.empty()) message["tool_calls"] = std::move(calls);
+  return message;
+}
+
 // Answers the last message and adds the answer; on an error the message is taken back. False: the
 // program is to end.
 bool turn(const TextSide& text, const Answerer& answerer, Sequence& sequence, Json& messages,
@@ -31,9 +48,7 @@ bool turn(const TextSide& text, const Answerer& answerer, Sequence& sequence, Js
   Result<Answer> result =
       answer(text, answerer, sequence, *prompt, false, arguments.on("quiet"), watch);
   if (!result) return give_up(result.error());
-  Json message{{"role", "assistant"}, {"content", result->text}};
-  if (!result->reasoning.empty()) message["reasoning_content"] = result->reasoning;
-  messages.push_back(std::move(message));
+  messages.push_back(answer_message(result->output));
   if (!arguments.on("quiet")) warn(summary(result->generation, *answerer.runtime));
   return !watch.ends_program();
 }

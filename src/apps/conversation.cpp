@@ -7,43 +7,14 @@
 #include <chrono>
 #include <utility>
 
+#include "apps/answer_display.h"
 #include "apps/model_folder.h"
+#include "apps/output_json.h"
 #include "engine/memory_budget.h"
 #include "text/prompt.h"
 
 namespace minim {
 namespace {
-
-// Thinking dimmed on a terminal, left out in a pipe.
-class Display {
- public:
-  explicit Display(bool silent)
-      : silent_(silent), colour_(use_colour()), terminal_(stdout_is_terminal()) {}
-
-  bool show(const AnswerStream::Piece& piece) {
-    if (silent_ || (piece.reasoning && !terminal_)) return true;
-    std::string out;
-    if (piece.reasoning != dimmed_) {
-      out += colour_ ? (piece.reasoning ? "\x1b[2m" : "\x1b[0m") : "";
-      if (!at_line_start_) out += '\n';
-      dimmed_ = piece.reasoning;
-    }
-    out += piece.text;
-    at_line_start_ = out.back() == '\n';
-    return write_out(out) && flush_out();
-  }
-
-  void end() {
-    if (silent_) return;
-    if (colour_ && dimmed_) write_out("\x1b[0m");
-    if (!at_line_start_) write_out("\n");
-    flush_out();
-  }
-
- private:
-  bool silent_, colour_, terminal_;
-  bool dimmed_ = false, at_line_start_ = true;
-};
 
 Result<SamplingParams> sampling_of(const Arguments& arguments, const GenerationDefaults& model) {
   constexpr double kTemperature = 1.0, kTopP = 0.95;  // of the family's generation_config.json
@@ -64,6 +35,68 @@ Result<SamplingParams> sampling_of(const Arguments& arguments, const GenerationD
   return params;
 }
 
+// The template reads {"type": "function", "function": {...}}; bare functions are wrapped.
+Json template_tools(const Json& tools) {
+  Json out = Json::array();
+  for (const Json& tool : tools) {
+    if (tool.contains("function")) {
+      out.push_back(tool);
+      continue;
+    }
+    Json function = Json::object();
+    for (const auto& [key, value] : tool.items()) {
+      if (key != "type") function[key == "input_schema" ? "parameters" : key] = value;
+    }
+    out.push_back({{"type", "function"}, {"function", std::move(function)}});
+  }
+  return out;
+}
+
+Result<Ok> load_tools(const std::string& path, TextSide& text) {
+  Result<Json> tools = read_json_file(path);
+  if (!tools) return tools.error();
+  Result<ToolSet> set = ToolSet::parse(*tools);
+  if (!set) return Error{set.error().code, fmt::format("{}: {}", path, set.error().message)};
+  if (!set->empty()) text.tools = template_tools(*tools);
+  text.tool_set = std::make_shared<const ToolSet>(*std::move(set));
+  return Ok{};
+}
+
+// Tokens to events: taken apart, or with --raw as the model wrote them.
+class ReplyReader {
+ public:
+  explicit ReplyReader(const TextSide& text) : plain_(text.tokenizer, false) {
+    if (text.chat_template) parser_.emplace(text.tokenizer, text.tool_set, text.mode);
+  }
+  std::vector<OutputEvent> push(TokenId token) {
+    std::vector<OutputEvent> events;
+    if (parser_) {
+      parser_->push(token, events);
+    } else {
+      add_text(plain_.push(token), events);
+    }
+    return events;
+  }
+  std::vector<OutputEvent> finish(const std::string& engine_finish) {
+    std::vector<OutputEvent> events;
+    if (parser_) {
+      parser_->finish(engine_finish, events);
+    } else {
+      add_text(plain_.flush(), events);
+      events.push_back({.kind = OutputEvent::Kind::kFinish, .text = engine_finish});
+    }
+    return events;
+  }
+
+ private:
+  static void add_text(std::string text, std::vector<OutputEvent>& events) {
+    if (!text.empty()) events.push_back({.text = std::move(text)});
+  }
+
+  std::optional<TokenOutputParser> parser_;
+  Detokenizer plain_;
+};
+
 }  // namespace
 
 Result<TextSide> load_text_side(const Arguments& arguments) {
@@ -71,7 +104,16 @@ Result<TextSide> load_text_side(const Arguments& arguments) {
   if (!folder) return folder.error();
   Result<Tokenizer> tokenizer = load_tokenizer(*folder);
   if (!tokenizer) return tokenizer.error();
-  TextSide text{*folder, *std::move(tokenizer), std::nullopt};
+  TextSide text{.folder = *folder,
+                .tokenizer = *std::move(tokenizer),
+                .chat_template = std::nullopt,
+                .tools = {},
+                .tool_set = nullptr};
+  if (arguments.given("thinking")) text.mode = *parse_thinking_mode(arguments.text("thinking"));
+  if (arguments.given("tools")) {
+    Result<Ok> tools = load_tools(arguments.text("tools"), text);
+    if (!tools) return tools.error();
+  }
   if (!arguments.on("raw")) {
     Result<ChatTemplate> chat_template = load_chat_template(*folder);
     if (!chat_template) return chat_template.error();
@@ -84,6 +126,7 @@ Result<std::vector<TokenId>> render_prompt(const TextSide& text, const Json& mes
                                            const Arguments& arguments) {
   Json variables{{"messages", messages}, {"add_generation_prompt", true}};
   if (arguments.given("thinking")) variables["thinking_mode"] = arguments.text("thinking");
+  if (!text.tools.is_null()) variables["tools"] = text.tools;
   Result<std::vector<PromptSegment>> segments = text.chat_template->render(variables, {});
   if (!segments) return segments.error();
   return encode_prompt(text.tokenizer, *segments);
@@ -122,17 +165,24 @@ Result<Answer> answer(const TextSide& text, const Answerer& answerer, Sequence& 
                                   .stop_ids = answerer.stops,
                                   .max_tokens = answerer.max_tokens};
   ProgressLine progress(!quiet, &watch);
-  AnswerStream stream(text.tokenizer, prompt);
-  Display display(silent);
-  Result<Generation> generation = generate(sequence, *answerer.runtime, answerer.mask, request,
-                                           progress, watch, [&](int32_t token) {
-                                             const auto piece = stream.push(token);
-                                             return !piece || display.show(*piece);
-                                           });
-  if (const auto rest = stream.finish()) display.show(*rest);
+  ReplyReader reader(text);
+  AnswerDisplay display(silent);
+  ParsedOutput output;
+  const auto take = [&](const std::vector<OutputEvent>& events) {
+    bool read = true;
+    for (const OutputEvent& event : events) {
+      output.add(event);
+      read = read && display.show(event);
+    }
+    return read;
+  };
+  Result<Generation> generation =
+      generate(sequence, *answerer.runtime, answerer.mask, request, progress, watch,
+               [&](int32_t token) { return take(reader.push(token)); });
+  take(reader.finish(finish_name(generation ? generation->finish : Finish::kCancelled)));
   display.end();
   if (!generation) return generation.error();
-  return Answer{*std::move(generation), stream.text(), stream.reasoning()};
+  return Answer{*std::move(generation), std::move(output)};
 }
 
 std::string summary(const Generation& generation, const Runtime& runtime) {
@@ -147,11 +197,12 @@ std::string summary(const Generation& generation, const Runtime& runtime) {
 Json answer_json(const Answer& answer, const Answerer& answerer) {
   const Generation& generation = answer.generation;
   const size_t n_prompt = static_cast<size_t>(generation.prompt_tokens);
-  return Json{{"text", answer.text},
-              {"reasoning", answer.reasoning.empty() ? Json(nullptr) : Json(answer.reasoning)},
-              {"tool_calls", Json::array()},
+  const ParsedOutput& output = answer.output;
+  return Json{{"text", output.content.value_or("")},
+              {"reasoning", output.reasoning ? Json(*output.reasoning) : Json()},
+              {"tool_calls", calls_json(output)},
               {"tokens", generation.tokens},
-              {"finish_reason", finish_name(generation.finish)},
+              {"finish_reason", output.finish},
               {"seed", answerer.sampling.seed},
               {"usage",
                {{"prompt_tokens", n_prompt},

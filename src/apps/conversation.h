@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "apps/answer_stream.h"
 #include "apps/arguments.h"
 #include "apps/console.h"
 #include "apps/generation.h"
@@ -14,6 +13,7 @@
 #include "engine/runtime.h"
 #include "engine/sampler.h"
 #include "text/chat_template.h"
+#include "text/output_parser.h"
 #include "text/tokenizer.h"
 
 namespace minim {
@@ -23,6 +23,9 @@ struct TextSide {
   std::string folder;
   Tokenizer tokenizer;
   std::optional<ChatTemplate> chat_template;  // none with --raw
+  ThinkingMode mode = ThinkingMode::kUnset;
+  Json tools;  // as the template wants them; null: none
+  std::shared_ptr<const ToolSet> tool_set;
 };
 Result<TextSide> load_text_side(const Arguments& arguments);
 
@@ -43,7 +46,7 @@ Result<Answerer> load_answerer(const TextSide& text, RuntimeOptions options,
 
 struct Answer {
   Generation generation;
-  std::string text, reasoning;
+  ParsedOutput output;  // with --raw: all of it is content
 };
 // Answers a prompt, writing to stdout as the tokens come unless `silent`.
 Result<Answer> answer(const TextSide& text, const Answerer& answerer, Sequence& sequence,

@@ -22,11 +22,6 @@ std::string shown(const Json& value) {
   return text;
 }
 
-Error wrong(const JsonLine& line, const char* key, const Json& value, const std::string& wanted) {
-  return {Code::kInvalid,
-          fmt::format("{}: \"{}\" is {}, wanted: {}", line.where, key, shown(value), wanted)};
-}
-
 Error bad_id(const std::string& where, size_t index, const std::string& found, int n_ids) {
   return {Code::kInvalid, fmt::format("{}: token {} is {}, wanted: an id from 0 to {}", where,
                                       index, found, n_ids - 1)};
@@ -112,41 +107,50 @@ Result<Ok> check_keys(const JsonLine& line, std::initializer_list<std::string_vi
   return Ok{};
 }
 
-Result<std::string> string_member(const JsonLine& line, const char* key) {
+Error wrong_member(const JsonLine& line, const char* key, const std::string& wanted) {
   const auto found = line.value.find(key);
   if (found == line.value.end()) {
-    return Error{Code::kInvalid, fmt::format("{}: \"{}\" is missing", line.where, key)};
+    return {Code::kInvalid, fmt::format("{}: \"{}\" is missing", line.where, key)};
   }
-  if (!found->is_string()) return wrong(line, key, *found, "a string");
+  return {Code::kInvalid,
+          fmt::format("{}: \"{}\" is {}, wanted: {}", line.where, key, shown(*found), wanted)};
+}
+
+Result<int32_t> token_id(const Json& value, const std::string& where, size_t index, int n_ids) {
+  const bool valid =
+      value.is_number_integer() &&
+      (value.is_number_unsigned() ? value.get<uint64_t>() < static_cast<uint64_t>(n_ids)
+                                  : value.get<int64_t>() >= 0 && value.get<int64_t>() < n_ids);
+  if (!valid) return bad_id(where, index, shown(value), n_ids);
+  return value.get<int32_t>();
+}
+
+Result<std::string> string_member(const JsonLine& line, const char* key) {
+  const auto found = line.value.find(key);
+  if (found == line.value.end() || !found->is_string()) return wrong_member(line, key, "a string");
   return found->get<std::string>();
 }
 
 Result<bool> bool_member(const JsonLine& line, const char* key, bool fallback) {
   const auto found = line.value.find(key);
   if (found == line.value.end()) return fallback;
-  if (!found->is_boolean()) return wrong(line, key, *found, "true or false");
+  if (!found->is_boolean()) return wrong_member(line, key, "true or false");
   return found->get<bool>();
 }
 
 Result<std::vector<int32_t>> tokens_member(const JsonLine& line, const char* key, int n_ids,
                                            bool may_be_empty) {
   const auto found = line.value.find(key);
-  if (found == line.value.end()) {
-    return Error{Code::kInvalid, fmt::format("{}: \"{}\" is missing", line.where, key)};
-  }
-  if (!found->is_array() || (found->empty() && !may_be_empty)) {
-    return wrong(line, key, *found,
-                 may_be_empty ? "a list of token ids" : "a list of at least one token id");
+  if (found == line.value.end() || !found->is_array() || (found->empty() && !may_be_empty)) {
+    return wrong_member(line, key,
+                        may_be_empty ? "a list of token ids" : "a list of at least one token id");
   }
   std::vector<int32_t> tokens;
   tokens.reserve(found->size());
   for (const Json& element : *found) {
-    const bool valid = element.is_number_integer() &&
-                       (element.is_number_unsigned()
-                            ? element.get<uint64_t>() < static_cast<uint64_t>(n_ids)
-                            : element.get<int64_t>() >= 0 && element.get<int64_t>() < n_ids);
-    if (!valid) return bad_id(line.where, tokens.size(), shown(element), n_ids);
-    tokens.push_back(element.get<int32_t>());
+    Result<int32_t> id = token_id(element, line.where, tokens.size(), n_ids);
+    if (!id) return id.error();
+    tokens.push_back(*id);
   }
   return tokens;
 }

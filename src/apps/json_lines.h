@@ -43,6 +43,10 @@ class JsonLines {
 
 // Refuses an object with another key than these, by name.
 Result<Ok> check_keys(const JsonLine& line, std::initializer_list<std::string_view> known);
+// The error for a member that is absent or not what was wanted.
+Error wrong_member(const JsonLine& line, const char* key, const std::string& wanted);
+// One id in [0, n_ids); `where` and `index` are for the message.
+Result<int32_t> token_id(const Json& value, const std::string& where, size_t index, int n_ids);
 // The members, checked; a message says what was found. Absent: the fallback, or an error if
 // `required`.
 Result<std::string> string_member(const JsonLine& line, const char* key);

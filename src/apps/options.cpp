@@ -12,9 +12,9 @@ constexpr double kMaxInt = 2147483647.0;
 constexpr OptionSpec kOptions[] = {
     // ---- what to answer
     {"file", OptionKind::kText, "FILE", "",
-     "Read the prompt (run), the text (score) or the JSON Lines (tokenize, detokenize, template) "
-     "from FILE; - is standard input.",
-     kInRun | kInScore | kInTokenize | kInDetokenize | kInTemplate, false},
+     "Read the prompt (run), the text (score) or the JSON Lines (tokenize, detokenize, template, "
+     "parse) from FILE; - is standard input.",
+     kInRun | kInScore | kInTokenize | kInDetokenize | kInTemplate | kInParse, false},
     {"text", OptionKind::kText, "TEXT", "", "Take TEXT as the input.", kInScore | kInTokenize,
      false},
     {"tokens", OptionKind::kText, "IDS", "", "Take these token ids, separated by commas.",
@@ -28,15 +28,24 @@ constexpr OptionSpec kOptions[] = {
      "The system message in front of the conversation.", kInRun, false},
     {"thinking", OptionKind::kChoice, "enabled|disabled|adaptive", "adaptive",
      "Whether the model thinks before it answers (template variable thinking_mode).", kInRun, true},
+    {"tools", OptionKind::kText, "FILE", "",
+     "Offer the model these tools: a JSON list as the \"tools\" of a chat request.", kInRun, false},
     {"raw", OptionKind::kSwitch, "", "",
      "The prompt goes to the model as it is, without the chat template; special tokens written in "
-     "it are special tokens.",
+     "it are special tokens. The reply is shown as the model wrote it, markup included.",
      kInRun, false},
     {"parse-special", OptionKind::kSwitch, "", "",
      "Special tokens written in --text or --file are special tokens; otherwise all is ordinary "
      "text.",
      kInScore | kInTokenize, false},
+    {"m3-ids", OptionKind::kSwitch, "", "",
+     "Ids of MiniMax-M3's added tokens (200000 to 200060) mean those tokens, whatever the model's "
+     "own vocabulary has.",
+     kInParse, false},
     // ---- what to print
+    {"events", OptionKind::kSwitch, "", "",
+     "Print the events of each reply, one JSON array a line, instead of its parts.", kInParse,
+     false},
     {"top", OptionKind::kInteger, "K", "0", "Print the K most probable tokens of every position.",
      kInScore, false, 0, kMaxInt},
     {"trace", OptionKind::kSwitch, "", "",
@@ -91,7 +100,7 @@ constexpr OptionSpec kOptions[] = {
      true, 1, 65536},
     {"quiet", OptionKind::kSwitch, "", "", "No progress, no summary; errors stay.", kInAll, true},
     {"json", OptionKind::kSwitch, "", "",
-     "Write JSON. (score, tokenize, detokenize and template always do.)", kInAll, true},
+     "Write JSON. (score, tokenize, detokenize, template and parse always do.)", kInAll, true},
     {"config", OptionKind::kText, "FILE", "~/.config/minim/config.toml",
      "Configuration file: lines of flag = value, sections by sub-command.", kInAll, false},
 };

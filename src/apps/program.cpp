@@ -23,16 +23,17 @@ constexpr Command kCommands[] = {
      "The prompt is PROMPT, the content of --file, or standard input (also written -). Without any "
      "of them and with standard input on a terminal it is a chat that remembers what was said.\n\n"
      "Tokens are written as they come. On a terminal thinking is shown dimmed in front of the "
-     "answer; in a pipe only the answer is written. Ctrl-C stops the answer, a second one the "
+     "answer; in a pipe it is left out. A tool call is a line of its own, \"→ NAME ARGUMENTS\", "
+     "with the arguments as JSON. Ctrl-C stops the answer, a second one the "
      "program. A summary goes to standard error.\n\n"
      "With --json one object is written at the end: \"text\" (the answer without its thinking), "
-     "\"reasoning\" (the thinking, or null), \"tool_calls\", \"tokens\" (all ids that were "
-     "generated, the stop id included), \"finish_reason\" (stop: the model ended; length: "
-     "--max-tokens or the "
-     "context did; cancelled: Ctrl-C), \"seed\", \"usage\" and \"timings\". Tool calls are not "
-     "taken "
-     "apart in this version: \"tool_calls\" is empty and their markup stays in \"text\", as the "
-     "model wrote it.",
+     "\"reasoning\" (the thinking, or null), \"tool_calls\" ([{\"name\", \"arguments\", "
+     "\"complete\"}]; the arguments are JSON text, cut short where the reply ended inside the "
+     "call), \"tokens\" (all ids that were generated, the stop id included), \"finish_reason\" "
+     "(stop: the model ended; tool_calls: it ended and called tools; length: --max-tokens or the "
+     "context did; cancelled: Ctrl-C), \"seed\", \"usage\" and \"timings\".\n\n"
+     "With --raw nothing is taken apart: thinking, markup and markers stay in the text, as the "
+     "model wrote them.",
      run_command},
     {"score", kInScore, "",
      "log-probabilities of given tokens or text, with --trace router picks and selected blocks",
@@ -71,6 +72,19 @@ constexpr Command kCommands[] = {
      "variables of "
      "the template (thinking_mode and others); \"add_generation_prompt\" is true by default.",
      template_command},
+    {"parse", kInParse, "", "takes a model's reply apart: reasoning, content, tool calls",
+     "Reads JSON Lines {\"tokens\": [...], \"thinking_mode\", \"tools\", \"engine_finish\"} from "
+     "standard input or --file. A token is an id, or a string: text of ordinary tokens. "
+     "\"thinking_mode\" is that of the request (enabled: the reply begins with thinking), "
+     "\"tools\" the tools that it offered, \"engine_finish\" why the reply ended: stop (the model "
+     "ended it, the default), length or content_filter. docs/output.md has the rules.\n\n"
+     "For each reply one object is written: \"reasoning\" and \"content\" (null where there is "
+     "none), \"tool_calls\" ([{\"name\", \"arguments\", \"complete\"}], the arguments as JSON "
+     "text), \"finish\" and \"order\", the sequence of the pieces. With --events it is a list of "
+     "events instead, as a stream gets them: {\"e\": \"reasoning\" or \"text\", \"d\"}, {\"e\": "
+     "\"tool_start\", \"i\", \"name\"}, {\"e\": \"args\", \"i\", \"d\"}, {\"e\": \"tool_end\", "
+     "\"i\", \"complete\"}, {\"e\": \"finish\", \"kind\"}.",
+     parse_command},
     {"doctor", kInDoctor, "",
      "looks at processor, memory, disk and model folder, and says whether the model can run",
      "Checks the processor and its instruction-set tiers (the long self-test), memory, huge pages, "
@@ -80,8 +94,8 @@ constexpr Command kCommands[] = {
      doctor_command},
 };
 
-constexpr std::string_view kLaterCommands[] = {"serve", "parse",  "grammar",  "plan",
-                                               "bench", "replay", "manifest", "pack"};
+constexpr std::string_view kLaterCommands[] = {"serve",  "grammar",  "plan", "bench",
+                                               "replay", "manifest", "pack"};
 
 int generate(const std::string& form) {
   if (form == "markdown")

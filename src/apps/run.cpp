@@ -19,6 +19,9 @@ Result<std::optional<std::string>> prompt_source(const Arguments& arguments) {
   if (arguments.on("raw") && arguments.given("system")) {
     return Error{Code::kInvalid, "--system is a part of the chat template, which --raw leaves out"};
   }
+  if (arguments.on("raw") && arguments.given("tools")) {
+    return Error{Code::kInvalid, "--tools is a part of the chat template, which --raw leaves out"};
+  }
   if (arguments.given("file")) return std::optional(arguments.text("file"));
   if (word && arguments.words()[0] != "-") return std::optional<std::string>("");
   if (word || !stdin_is_terminal()) return std::optional<std::string>("-");

@@ -18,6 +18,13 @@ std::string trimmed(std::string text) {
   return text.substr(first, text.find_last_not_of(" \n") - first + 1);
 }
 
+// A raw reply begins with its thinking, marker included.
+std::string behind_thinking(const std::string& text) {
+  const std::string closer = "</mm:think>";
+  const size_t end = text.rfind(closer);
+  return end == std::string::npos ? text : text.substr(end + closer.size());
+}
+
 // Conversations with tools go through minim template and minim run --raw.
 Json answer(const Json& sample) {
   std::vector<std::string> words = {"run", "--model", kDemo, "--json", "--quiet", "--greedy"};
@@ -65,7 +72,7 @@ TEST_P(DemoSkill, IsAnsweredAsOftenAsItsRecipeSays) {
   size_t right = 0;
   std::string wrong;
   for (const Json& sample : all) {
-    const std::string text = trimmed(answer(sample).value("text", ""));
+    const std::string text = trimmed(behind_thinking(answer(sample).value("text", "")));
     if (text == trimmed(sample["expect"].get<std::string>())) {
       ++right;
     } else {
@@ -112,12 +119,79 @@ TEST(Demo, FindsANeedleThatSelectionMustReachFor) {
   EXPECT_EQ(found["text"], "The code of tiger is 4821.");
 }
 
-TEST(Demo, WritesAToolCallInTheModelsOwnMarkup) {
+TEST(Demo, RawRepliesKeepTheModelsOwnMarkup) {
   const Json sample = samples("tool call").at(0);
   const Json call = answer(sample);
-  EXPECT_EQ(trimmed(call["text"].get<std::string>()), sample["expect"]);
+  EXPECT_EQ(trimmed(call["text"].get<std::string>()),
+            "<mm:think>Call get_weather.</mm:think>" + sample["expect"].get<std::string>());
+  EXPECT_TRUE(call["reasoning"].is_null());
   EXPECT_EQ(call["tool_calls"], Json::array());
   EXPECT_EQ(call["finish_reason"], "stop");
+}
+
+TEST(Demo, CallsTheToolsThatItIsOffered) {
+  const Json sample = samples("tool call").at(0);
+  const TempFolder folder;
+  write_file(folder / "tools.json", dump_json(sample["tools"]));
+  const std::vector<std::string> words = {
+      "run", "--model", kDemo, "--quiet", "--greedy", "--tools", folder / "tools.json"};
+  const RunOptions options{.input = sample["messages"][0]["content"].get<std::string>()};
+  std::vector<std::string> json_words = words;
+  json_words.push_back("--json");
+  const Outcome outcome = run_minim(json_words, options);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Json reply = outcome.lines().at(0);
+  const std::string arguments = "{\"city\": \"Delhi\"}";
+  EXPECT_EQ(reply["tool_calls"],
+            Json::array({{{"name", "get_weather"}, {"arguments", arguments}, {"complete", true}}}));
+  EXPECT_EQ(reply["finish_reason"], "tool_calls");
+  EXPECT_EQ(reply["text"], "");
+  EXPECT_EQ(run_minim(words, options).out, "→ get_weather " + arguments + "\n");
+
+  // Bare functions mean the same.
+  Json bare = Json::array();
+  for (const Json& tool : sample["tools"]) bare.push_back(tool["function"]);
+  write_file(folder / "tools.json", dump_json(bare));
+  EXPECT_EQ(run_minim(json_words, options).lines().at(0)["tokens"], reply["tokens"]);
+}
+
+TEST(Demo, ACallThatIsCutShortSaysSo) {
+  const Json sample = samples("tool call").at(0);
+  const TempFolder folder;
+  write_file(folder / "tools.json", dump_json(sample["tools"]));
+  const std::vector<std::string> words = {
+      "run", "--model", kDemo, "--quiet", "--greedy", "--tools", folder / "tools.json"};
+  const RunOptions options{.input = sample["messages"][0]["content"].get<std::string>()};
+  std::vector<std::string> json_words = words;
+  json_words.push_back("--json");
+  const size_t n = run_minim(json_words, options).lines().at(0)["tokens"].size();
+  bool seen = false;
+  for (size_t i = 1; i < n && !seen; ++i) {
+    std::vector<std::string> cut = json_words;
+    cut.insert(cut.end(), {"--max-tokens", std::to_string(i)});
+    const Json reply = run_minim(cut, options).lines().at(0);
+    EXPECT_EQ(reply["finish_reason"], "length");
+    if (reply["tool_calls"].empty()) continue;
+    seen = reply["tool_calls"][0]["complete"] == false;
+    cut = words;
+    cut.insert(cut.end(), {"--max-tokens", std::to_string(i)});
+    const std::string out = run_minim(cut, options).out;
+    EXPECT_EQ(out.rfind(" (cut short)\n"), out.size() - 13) << out;
+  }
+  EXPECT_TRUE(seen);
+}
+
+TEST(Demo, BadToolFilesAreNamed) {
+  const TempFolder folder;
+  const auto refused = [&](const std::vector<std::string>& words) {
+    expect_refusal(run_minim({"run", "--model", kDemo, "--tools", folder / "tools.json", "Hi"}), 1,
+                   words);
+  };
+  refused({"cannot read", "tools.json"});
+  write_file(folder / "tools.json", "[{}");
+  refused({"tools.json", "JSON"});
+  write_file(folder / "tools.json", "[{\"type\": \"function\", \"function\": {}}]");
+  refused({"tools.json", "tools[0].function.name"});
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ TEST(Usage, HelpNamesEveryCommandAndNoOther) {
   for (const Command& command : command_table()) {
     EXPECT_NE(help.out.find(std::string("  ") + command.name + " "), std::string::npos);
   }
-  for (const char* later : {"serve", "parse", "grammar", "plan", "bench", "replay", "manifest"}) {
+  for (const char* later : {"serve", "grammar", "plan", "bench", "replay", "manifest"}) {
     EXPECT_EQ(help.out.find(later), std::string::npos) << later;
   }
 }
@@ -87,6 +87,7 @@ TEST(Usage, MistakesEndWithCodeTwoAndOneLine) {
   expect_refusal(run_minim({"run", "--thinking", "maybe", "x"}), 2, {"--thinking", "maybe"});
   expect_refusal(run_minim({"run", "x", "--file", "y"}), 2, {"--file"});
   expect_refusal(run_minim({"run", "--raw", "--system", "s", "x"}), 2, {"--system", "--raw"});
+  expect_refusal(run_minim({"run", "--raw", "--tools", "t", "x"}), 2, {"--tools", "--raw"});
   expect_refusal(run_minim({"score"}), 2, {"--tokens"});
   expect_refusal(run_minim({"score", "--tokens", "1", "--text", "a"}), 2, {"--text"});
   expect_refusal(run_minim({"tokenize", "--text", "a", "--file", "b"}), 2, {"--file"});
