@@ -22,8 +22,9 @@ _minim() {
     detokenize) words="--help --file --tokens --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;
     template) words="--help --file --template --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;
     parse) words="--help --file --m3-ids --events --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;
+    grammar) words="--help --file --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;
     doctor) words="--help --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;
-    *) words="run score tokenize detokenize template parse doctor --help --version" ;;
+    *) words="run score tokenize detokenize template parse grammar doctor --help --version" ;;
   esac
   COMPREPLY=($(compgen -W "$words" -- "$current"))
 }

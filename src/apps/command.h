@@ -30,6 +30,7 @@ int tokenize_command(const Arguments& arguments);
 int detokenize_command(const Arguments& arguments);
 int template_command(const Arguments& arguments);
 int parse_command(const Arguments& arguments);
+int grammar_command(const Arguments& arguments);
 int doctor_command(const Arguments& arguments);
 
 // The program: words after argv[0].

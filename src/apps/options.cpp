@@ -13,8 +13,8 @@ constexpr OptionSpec kOptions[] = {
     // ---- what to answer
     {"file", OptionKind::kText, "FILE", "",
      "Read the prompt (run), the text (score) or the JSON Lines (tokenize, detokenize, template, "
-     "parse) from FILE; - is standard input.",
-     kInRun | kInScore | kInTokenize | kInDetokenize | kInTemplate | kInParse, false},
+     "parse, grammar) from FILE; - is standard input.",
+     kInRun | kInScore | kInTokenize | kInDetokenize | kInTemplate | kInParse | kInGrammar, false},
     {"text", OptionKind::kText, "TEXT", "", "Take TEXT as the input.", kInScore | kInTokenize,
      false},
     {"tokens", OptionKind::kText, "IDS", "", "Take these token ids, separated by commas.",
@@ -100,7 +100,8 @@ constexpr OptionSpec kOptions[] = {
      true, 1, 65536},
     {"quiet", OptionKind::kSwitch, "", "", "No progress, no summary; errors stay.", kInAll, true},
     {"json", OptionKind::kSwitch, "", "",
-     "Write JSON. (score, tokenize, detokenize, template and parse always do.)", kInAll, true},
+     "Write JSON. (score, tokenize, detokenize, template, parse and grammar always do.)", kInAll,
+     true},
     {"config", OptionKind::kText, "FILE", "~/.config/minim/config.toml",
      "Configuration file: lines of flag = value, sections by sub-command.", kInAll, false},
 };

@@ -13,7 +13,8 @@ enum class OptionKind : uint8_t { kSwitch, kText, kInteger, kNumber, kChoice };
 
 // Sub-commands as bits, for OptionSpec::commands.
 inline constexpr unsigned kInRun = 1, kInScore = 2, kInTokenize = 4, kInDetokenize = 8,
-                          kInTemplate = 16, kInDoctor = 32, kInParse = 64, kInAll = 127;
+                          kInTemplate = 16, kInDoctor = 32, kInParse = 64, kInGrammar = 128,
+                          kInAll = 255;
 
 struct OptionSpec {
   const char* name;  // without the dashes

@@ -85,6 +85,17 @@ constexpr Command kCommands[] = {
      "\"tool_start\", \"i\", \"name\"}, {\"e\": \"args\", \"i\", \"d\"}, {\"e\": \"tool_end\", "
      "\"i\", \"complete\"}, {\"e\": \"finish\", \"kind\"}.",
      parse_command},
+    {"grammar", kInGrammar, "",
+     "says which texts a JSON schema, a regular expression, a list or a grammar allows",
+     "Reads JSON Lines {\"schema\": ...}, {\"regex\": ...}, {\"choice\": [...]} or {\"ebnf\": "
+     "...}, "
+     "each with \"texts\": [...], from standard input or --file; writes {\"accepts\": [true, "
+     "false, "
+     "...]} for each: whether a reply under that constraint may be the text. A constraint that "
+     "cannot be enforced as a whole gives {\"refused\": why}, with the keyword and its place in "
+     "the "
+     "schema. docs/structured_output.md says what is supported.",
+     grammar_command},
     {"doctor", kInDoctor, "",
      "looks at processor, memory, disk and model folder, and says whether the model can run",
      "Checks the processor and its instruction-set tiers (the long self-test), memory, huge pages, "
@@ -94,7 +105,7 @@ constexpr Command kCommands[] = {
      doctor_command},
 };
 
-constexpr std::string_view kLaterCommands[] = {"serve",  "grammar",  "plan", "bench",
+constexpr std::string_view kLaterCommands[] = {"serve",  "plan",     "bench",
                                                "replay", "manifest", "pack"};
 
 int generate(const std::string& form) {

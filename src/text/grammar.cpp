@@ -131,6 +131,10 @@ class CachingCompiler final : public GrammarCompiler {
                                "{} are taken (smaller counts and shorter lists need less)",
                                cost.positions, limits_.max_positions)};
     }
+    if (cost.rules > limits_.max_rules) {
+      return Error{Code::kUnsupported, fmt::format("too large: {} rules; at most {} are taken",
+                                                   cost.rules, limits_.max_rules)};
+    }
     return check_rules(grammar.grammar, grammar.names);
   }
 

@@ -46,6 +46,7 @@ class GrammarCompiler {
     size_t cache_bytes = size_t{256} << 20;  // compiled grammars kept
     size_t max_positions = 200'000;          // of a grammar once its repetitions are written out:
                                              // the time of a compilation follows this count
+    size_t max_rules = 10'000;               // and, squared, that of its rules
   };
 
   // Whether this build can compile grammars.

@@ -1,5 +1,6 @@
-// Building expressions, and writing them as EBNF. A set that reaches the last code point is written
-// as what it leaves out: the library has a fast path for counted repetitions of such classes.
+// Building expressions, and writing them as EBNF. A set that is repeated a counted number of times
+// is written as what it leaves out: such a repetition, before a character that is left out (the
+// quote that ends a JSON string), the library counts instead of writing it out place by place.
 #include "text/grammar_rules.h"
 
 #include <fmt/format.h>
@@ -47,9 +48,9 @@ void print_ranges(const std::vector<CharRange>& ranges, std::string& out) {
   }
 }
 
-void print_chars(const CharSet& chars, std::string& out) {
+void print_chars(const CharSet& chars, bool negated, std::string& out) {
   out += '[';
-  if (!chars.ranges().empty() && chars.ranges().back().last == kLastCodePoint) {
+  if (negated || (!chars.ranges().empty() && chars.ranges().back().last == kLastCodePoint)) {
     out += '^';
     print_ranges(chars.complement().ranges(), out);
     print_ranges({{0xD800, 0xDFFF}}, out);
@@ -69,9 +70,15 @@ void print_parts(const GrammarExpr& expr, std::string_view between, std::string&
 }
 
 void print_repeat(const GrammarExpr& expr, std::string& out) {
-  out += "( ";
-  print(expr.parts[0], out);
-  out += " )";
+  // Counted characters: bare, and as what they are not, is the form that the library counts.
+  if (expr.parts[0].kind == Kind::kChars) {
+    const bool counted = expr.min > 1 || expr.max > 1;
+    print_chars(expr.parts[0].chars, counted, out);
+  } else {
+    out += "( ";
+    print(expr.parts[0], out);
+    out += " )";
+  }
   if (expr.max < 0 && expr.min <= 1) {
     out += expr.min == 0 ? '*' : '+';
   } else if (expr.max < 0) {
@@ -92,7 +99,7 @@ void print(const GrammarExpr& expr, std::string& out) {
     case Kind::kText:
       return print_text(expr.text, out);
     case Kind::kChars:
-      return print_chars(expr.chars, out);
+      return print_chars(expr.chars, false, out);
     case Kind::kSequence:
       return print_parts(expr, " ", out);
     case Kind::kChoice:

@@ -36,7 +36,9 @@ void LogMessageImpl(const std::string& /*file*/, int /*line*/, int /*level*/,
 namespace minim {
 namespace {
 
-constexpr bool kMasksOnDemand = true;
+// Masks that different grammars share (a JSON string's, say); the library takes a third of this for
+// them, and keeps whole grammars only where masks are made at once.
+constexpr int64_t kSharedMaskBytes = int64_t{192} << 20;
 
 // After a failure inside the library the matcher allows nothing: a caller that has no token to
 // choose from ends the reply.
@@ -135,8 +137,8 @@ class XgrammarEngine final : public GrammarEngine {
       : tokenizer_(tokenizer),
         compiler_(xgrammar::TokenizerInfo(vocabulary, xgrammar::VocabType::RAW, tokenizer.n_ids(),
                                           stop_ids),
-                  /*max_threads=*/1, /*cache_enabled=*/false, /*max_memory_bytes=*/-1,
-                  kMasksOnDemand) {}
+                  /*max_threads=*/1, /*cache_enabled=*/true, kSharedMaskBytes,
+                  /*enable_dynamic_compilation=*/true) {}
 
   Result<std::shared_ptr<const CompiledGrammar>> compile(const std::string& ebnf) override {
     try {

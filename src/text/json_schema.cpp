@@ -131,9 +131,22 @@ class Writer {
     return sequence_expr({text_expr("\""), std::move(inside), text_expr("\"")});
   }
 
+  GrammarExpr rest_of_string() {
+    if (!string_rest_) {
+      string_rest_ = add_rule(text_expr(""));
+      rules_[*string_rest_] = rest_of_json_string(*string_rest_);
+    }
+    return rule_expr(*string_rest_);
+  }
+
   GrammarExpr string(const SchemaNode& node) {
     if (node.max_length >= 0 && node.min_length > node.max_length) return choice_expr({});
     if (!node.pattern && !node.format) {
+      if (node.max_length < 0) {
+        return sequence_expr({text_expr("\""),
+                              repeat_expr(any_json_char(), node.min_length, node.min_length),
+                              rest_of_string()});
+      }
       return quoted(repeat_expr(any_json_char(), node.min_length, node.max_length));
     }
     if (node.pattern && node.format) {
@@ -278,6 +291,7 @@ class Writer {
   std::vector<GrammarExpr> arrays_, objects_;  // of nodes, for write_parts()
   std::unordered_map<std::string, size_t> shared_;
   std::unordered_map<std::string, size_t> names_;
+  std::optional<size_t> string_rest_;
   std::optional<Error> error_;
 };
 

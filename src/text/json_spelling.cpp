@@ -107,6 +107,14 @@ GrammarExpr any_json_char() {
        sequence_expr({text_expr("\\"), choice_expr({chars_expr(letters), number})})});
 }
 
+GrammarExpr rest_of_json_string(size_t rule) {
+  std::vector<GrammarExpr> cases{text_expr("\"")};
+  for (const GrammarExpr& one : any_json_char().parts) {
+    cases.push_back(sequence_expr({one, rule_expr(rule)}));
+  }
+  return choice_expr(std::move(cases));
+}
+
 GrammarExpr inside_json_string(const GrammarExpr& plain) {
   switch (plain.kind) {
     case Kind::kText:
@@ -140,20 +148,26 @@ GrammarExpr other_name(const std::vector<std::string>& taken, std::vector<Gramma
     rules.push_back(std::move(expr));
     return rule_expr(rules.size() - 1);
   };
-  const GrammarExpr anything = add_rule(repeat_expr(one_of(CharSet::all()), 0, -1));
+  const GrammarExpr anything = add_rule(text_expr(""));
+  std::vector<GrammarExpr> further{text_expr("\"")};
+  for (const GrammarExpr& one : one_of(CharSet::all()).parts) {
+    further.push_back(sequence_expr({one, anything}));
+  }
+  rules[anything.rule] = choice_expr(std::move(further));
   std::vector<GrammarExpr> rule_of(trie.size());
   for (size_t i = trie.size(); i-- > 0;) {
     CharSet inside;
     std::vector<GrammarExpr> cases;
-    if (!trie[i].name_ends) cases.push_back(text_expr(""));
+    if (!trie[i].name_ends) cases.push_back(text_expr("\""));
     for (const auto& [c, child] : trie[i].next) {
       inside.add(c, c);
       cases.push_back(sequence_expr({one_of({{c, c}}), rule_of[child]}));
     }
-    cases.push_back(sequence_expr({one_of(inside.complement()), anything}));
+    const GrammarExpr outside = one_of(inside.complement());
+    cases.push_back(sequence_expr({outside, anything}));
     rule_of[i] = add_rule(choice_expr(std::move(cases)));
   }
-  return sequence_expr({text_expr("\""), rule_of[0], text_expr("\"")});
+  return sequence_expr({text_expr("\""), rule_of[0]});
 }
 
 }  // namespace minim
