@@ -107,6 +107,8 @@ GrammarExpr any_json_char() {
        sequence_expr({text_expr("\\"), choice_expr({chars_expr(letters), number})})});
 }
 
+GrammarExpr raw_json_char() { return chars_expr(raw_chars()); }
+
 GrammarExpr rest_of_json_string(size_t rule) {
   std::vector<GrammarExpr> cases{text_expr("\"")};
   for (const GrammarExpr& one : any_json_char().parts) {

@@ -19,6 +19,8 @@ GrammarExpr json_string_of(std::string_view value);
 // Any one character inside a JSON string, in any spelling of it: raw, with a short escape, as
 // \uXXXX or as a pair of those. Half a pair is none. Each counts as one for lengths.
 GrammarExpr any_json_char();
+// Any one that stands for itself.
+GrammarExpr raw_json_char();
 
 // Any number of such characters and the quote that ends the string, given the rule that this is: it
 // repeats itself. The library's masks of this form cost a fortieth of those of a repetition.
