@@ -1,9 +1,11 @@
 // The chat of minim run. Its memory is the list of messages; each turn the template renders all of
-// it again, and the sequence recomputes only what differs from what its cache holds.
+// it again, and the sequence recomputes only what differs from what its cache holds: nothing of
+// the chat so far, since the answers stand there with the tokens that the model wrote.
 #include <fmt/format.h>
 
 #include "apps/conversation.h"
 #include "apps/line_editor.h"
+#include "text/turn_memory.h"
 
 namespace minim {
 namespace {
@@ -36,19 +38,24 @@ Json answer_message(const ParsedOutput& output) {
 // Answers the last message and adds the answer; on an error the message is taken back. False: the
 // program is to end.
 bool turn(const TextSide& text, const Answerer& answerer, Sequence& sequence, Json& messages,
-          const Arguments& arguments) {
+          TurnMemory& memory, const Arguments& arguments) {
   InterruptWatch watch;
   const auto give_up = [&](const Error& error) {
     warn(error.message);
     messages.erase(messages.size() - 1);
     return !watch.ends_program();
   };
-  Result<std::vector<TokenId>> prompt = render_prompt(text, messages, arguments);
+  Result<std::vector<TokenId>> prompt = render_prompt(text, messages, arguments, &memory);
   if (!prompt) return give_up(prompt.error());
   Result<Answer> result =
       answer(text, answerer, sequence, *prompt, false, arguments.on("quiet"), watch);
   if (!result) return give_up(result.error());
   messages.push_back(answer_message(result->output));
+  if (result->generation.finish == Finish::kStop) {
+    const std::span<const int32_t> written = result->generation.tokens;
+    memory.remember(result->output, turn_tokens(MarkerIds::of(text.tokenizer), *prompt,
+                                                written.first(written.size() - 1)));
+  }
   if (!arguments.on("quiet")) warn(summary(result->generation, *answerer.runtime));
   return !watch.ends_program();
 }
@@ -60,6 +67,7 @@ int chat(const TextSide& text, const Answerer& answerer, const Arguments& argume
     warn("a chat: /clear forgets what was said, /exit or Ctrl-D ends, Ctrl-C stops an answer");
   }
   Sequence sequence(*answerer.runtime);
+  TurnMemory memory(static_cast<size_t>(answerer.runtime->context()));
   Json messages = first_messages(arguments);
   LineEditor editor;
   while (const std::optional<std::string> line = editor.read("> ")) {
@@ -70,7 +78,7 @@ int chat(const TextSide& text, const Answerer& answerer, const Arguments& argume
     }
     if (line->find_first_not_of(" \t") == std::string::npos) continue;
     messages.push_back({{"role", "user"}, {"content", *line}});
-    if (!turn(text, answerer, sequence, messages, arguments)) return interrupted_code();
+    if (!turn(text, answerer, sequence, messages, memory, arguments)) return interrupted_code();
   }
   return finish_output();
 }

@@ -123,11 +123,13 @@ Result<TextSide> load_text_side(const Arguments& arguments) {
 }
 
 Result<std::vector<TokenId>> render_prompt(const TextSide& text, const Json& messages,
-                                           const Arguments& arguments) {
+                                           const Arguments& arguments, const TurnMemory* memory) {
   Json variables{{"messages", messages}, {"add_generation_prompt", true}};
   if (arguments.given("thinking")) variables["thinking_mode"] = arguments.text("thinking");
   if (!text.tools.is_null()) variables["tools"] = text.tools;
-  Result<std::vector<PromptSegment>> segments = text.chat_template->render(variables, {});
+  ChatTemplate::Options options;
+  options.memory = memory;
+  Result<std::vector<PromptSegment>> segments = text.chat_template->render(variables, options);
   if (!segments) return segments.error();
   return encode_prompt(text.tokenizer, *segments);
 }

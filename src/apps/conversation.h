@@ -29,9 +29,10 @@ struct TextSide {
 };
 Result<TextSide> load_text_side(const Arguments& arguments);
 
-// The prompt of a conversation, ready for an answer.
+// The prompt of a conversation, ready for an answer. Replies that `memory` (may be null) knows
+// stand in it with the tokens that the model wrote.
 Result<std::vector<TokenId>> render_prompt(const TextSide& text, const Json& messages,
-                                           const Arguments& arguments);
+                                           const Arguments& arguments, const TurnMemory* memory);
 
 struct Answerer {
   std::unique_ptr<Runtime> runtime;

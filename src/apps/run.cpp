@@ -58,7 +58,7 @@ Result<std::vector<TokenId>> read_prompt(const TextSide& text, const std::string
   if (arguments.on("raw")) return text.tokenizer.encode(content, true);
   Json messages = opening(arguments);
   messages.push_back({{"role", "user"}, {"content", content}});
-  return render_prompt(text, messages, arguments);
+  return render_prompt(text, messages, arguments, nullptr);
 }
 
 int answer_once(const TextSide& text, const std::string& source, RuntimeOptions options,
