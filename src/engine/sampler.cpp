@@ -183,9 +183,8 @@ Result<int32_t> Sampler::sample(std::span<const float> logits, int64_t position,
   CHECK(logits.size() == allowed_.size());
   find_candidates(logits, allowed);
   if (candidates_.empty()) {
-    if (!allowed.empty() && std::any_of(logits.begin(), logits.end(), [](float logit) {
-          return std::isfinite(logit);
-        })) {
+    if (!allowed.empty() && std::any_of(logits.begin(), logits.end(),
+                                        [](float logit) { return std::isfinite(logit); })) {
       return Error{Code::kInvalid,
                    fmt::format("nothing may come at position {}: no token with a finite logit is "
                                "allowed there",
