@@ -6,7 +6,10 @@ _minim() {
     --tokens-file) COMPREPLY=($(compgen -f -- "$current")); return ;;
     --template) COMPREPLY=($(compgen -f -- "$current")); return ;;
     --thinking) COMPREPLY=($(compgen -W "enabled disabled adaptive" -- "$current")); return ;;
+    --effort) COMPREPLY=($(compgen -W "none minimal low medium high xhigh max" -- "$current")); return ;;
     --tools) COMPREPLY=($(compgen -f -- "$current")); return ;;
+    --json-schema) COMPREPLY=($(compgen -f -- "$current")); return ;;
+    --grammar) COMPREPLY=($(compgen -f -- "$current")); return ;;
     --model) COMPREPLY=($(compgen -d -- "$current")); return ;;
     --isa) COMPREPLY=($(compgen -W "scalar avx2 avx512 auto" -- "$current")); return ;;
     --kv-dtype) COMPREPLY=($(compgen -W "auto bf16 fp8_e4m3 nvfp4" -- "$current")); return ;;
@@ -16,7 +19,7 @@ _minim() {
     --config) COMPREPLY=($(compgen -f -- "$current")); return ;;
   esac
   case "${COMP_WORDS[1]}" in
-    run) words="--help --file --system --thinking --tools --raw --max-tokens --greedy --temperature --top-k --top-p --min-p --repetition-penalty --presence-penalty --frequency-penalty --seed --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;
+    run) words="--help --file --system --thinking --effort --thinking-budget --tools --json-schema --json-schema-text --json-object --regex --choice --grammar --tool-choice --raw --max-tokens --greedy --temperature --top-k --top-p --min-p --repetition-penalty --presence-penalty --frequency-penalty --seed --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;
     score) words="--help --file --text --tokens --tokens-file --parse-special --top --trace --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;
     tokenize) words="--help --file --text --parse-special --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;
     detokenize) words="--help --file --tokens --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;

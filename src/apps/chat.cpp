@@ -45,7 +45,7 @@ bool turn(const TextSide& text, const Answerer& answerer, Sequence& sequence, Js
     messages.erase(messages.size() - 1);
     return !watch.ends_program();
   };
-  Result<std::vector<TokenId>> prompt = render_prompt(text, messages, arguments, &memory);
+  Result<std::vector<TokenId>> prompt = render_prompt(text, messages, &memory);
   if (!prompt) return give_up(prompt.error());
   Result<Answer> result =
       answer(text, answerer, sequence, *prompt, false, arguments.on("quiet"), watch);

@@ -108,8 +108,9 @@ Result<TextSide> load_text_side(const Arguments& arguments) {
                 .tokenizer = *std::move(tokenizer),
                 .chat_template = std::nullopt,
                 .tools = {},
-                .tool_set = nullptr};
-  if (arguments.given("thinking")) text.mode = *parse_thinking_mode(arguments.text("thinking"));
+                .tool_set = nullptr,
+                .form = {}};
+  text.mode = thinking_flag(arguments);
   if (arguments.given("tools")) {
     Result<Ok> tools = load_tools(arguments.text("tools"), text);
     if (!tools) return tools.error();
@@ -123,9 +124,11 @@ Result<TextSide> load_text_side(const Arguments& arguments) {
 }
 
 Result<std::vector<TokenId>> render_prompt(const TextSide& text, const Json& messages,
-                                           const Arguments& arguments, const TurnMemory* memory) {
+                                           const TurnMemory* memory) {
   Json variables{{"messages", messages}, {"add_generation_prompt", true}};
-  if (arguments.given("thinking")) variables["thinking_mode"] = arguments.text("thinking");
+  if (text.mode != ThinkingMode::kUnset) {
+    variables["thinking_mode"] = std::string(thinking_mode_name(text.mode));
+  }
   if (!text.tools.is_null()) variables["tools"] = text.tools;
   ChatTemplate::Options options;
   options.memory = memory;
@@ -162,10 +165,13 @@ Result<Answerer> load_answerer(const TextSide& text, RuntimeOptions options,
 Result<Answer> answer(const TextSide& text, const Answerer& answerer, Sequence& sequence,
                       const std::vector<TokenId>& prompt, bool silent, bool quiet,
                       const InterruptWatch& watch) {
+  Result<std::unique_ptr<OutputConstraint>> constraint = text.form.begin(text.tokenizer);
+  if (!constraint) return constraint.error();
   const GenerationRequest request{.prompt = prompt,
                                   .sampling = answerer.sampling,
                                   .stop_ids = answerer.stops,
-                                  .max_tokens = answerer.max_tokens};
+                                  .max_tokens = answerer.max_tokens,
+                                  .constraint = constraint->get()};
   ProgressLine progress(!quiet, &watch);
   ReplyReader reader(text);
   AnswerDisplay display(silent);
@@ -210,6 +216,7 @@ Json answer_json(const Answer& answer, const Answerer& answerer) {
                {{"prompt_tokens", n_prompt},
                 {"cached_tokens", generation.cached_tokens},
                 {"completion_tokens", generation.tokens.size()},
+                {"forced_tokens", generation.forced_tokens},
                 {"total_tokens", n_prompt + generation.tokens.size()}}},
               {"timings",
                {{"load_seconds", answerer.load_seconds},

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/answer_form.h"
 #include "apps/arguments.h"
 #include "apps/console.h"
 #include "apps/generation.h"
@@ -26,13 +27,14 @@ struct TextSide {
   ThinkingMode mode = ThinkingMode::kUnset;
   Json tools;  // as the template wants them; null: none
   std::shared_ptr<const ToolSet> tool_set;
+  AnswerForm form;  // set once the text side stays where it is: grammars refer to the tokenizer
 };
 Result<TextSide> load_text_side(const Arguments& arguments);
 
 // The prompt of a conversation, ready for an answer. Replies that `memory` (may be null) knows
 // stand in it with the tokens that the model wrote.
 Result<std::vector<TokenId>> render_prompt(const TextSide& text, const Json& messages,
-                                           const Arguments& arguments, const TurnMemory* memory);
+                                           const TurnMemory* memory);
 
 struct Answerer {
   std::unique_ptr<Runtime> runtime;

@@ -58,7 +58,24 @@ Result<std::vector<TokenId>> read_prompt(const TextSide& text, const std::string
   if (arguments.on("raw")) return text.tokenizer.encode(content, true);
   Json messages = opening(arguments);
   messages.push_back({{"role", "user"}, {"content", content}});
-  return render_prompt(text, messages, arguments, nullptr);
+  return render_prompt(text, messages, nullptr);
+}
+
+// Flags and files that say what form the answer has, before any weight is loaded.
+Result<Ok> read_form(TextSide& text, const Arguments& arguments) {
+  std::vector<TokenId> stops;
+  if (wants_stop_ids(arguments)) {
+    Result<GenerationDefaults> generation = load_generation_defaults(text.folder);
+    if (!generation) return generation.error();
+    Result<std::vector<TokenId>> found = stop_ids(*generation, text.tokenizer, text.folder);
+    if (!found) return found.error();
+    stops = *std::move(found);
+  }
+  Result<AnswerForm> form =
+      read_answer_form(arguments, text.tokenizer, text.tool_set, text.mode, std::move(stops));
+  if (!form) return form.error();
+  text.form = *std::move(form);
+  return Ok{};
 }
 
 int answer_once(const TextSide& text, const std::string& source, RuntimeOptions options,
@@ -89,8 +106,12 @@ int answer_once(const TextSide& text, const std::string& source, RuntimeOptions 
 int run_command(const Arguments& arguments) {
   Result<std::optional<std::string>> source = prompt_source(arguments);
   if (!source) return usage_error(source.error().message);
+  Result<Ok> flags = check_form_flags(arguments);
+  if (!flags) return usage_error(flags.error().message);
   Result<TextSide> text = load_text_side(arguments);
   if (!text) return fail(text.error());
+  Result<Ok> form = read_form(*text, arguments);
+  if (!form) return fail(form.error());
   Result<RuntimeOptions> options = runtime_options(arguments, text->folder);
   if (!options) return fail(options.error());
   if (source->has_value()) return answer_once(*text, **source, *options, arguments);
