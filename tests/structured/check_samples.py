@@ -13,6 +13,7 @@ import collections
 import json
 import subprocess
 import sys
+import tempfile
 
 try:
     import jsonschema
@@ -26,22 +27,25 @@ def samples(options):
         with open(options.read, encoding="utf-8") as lines:
             yield from (json.loads(line) for line in lines)
         return
+    # Into files and not through pipes: who waits for one program would stop the others.
     base, rest = divmod(options.n, options.jobs)
     programs, seed = [], 0
     for job in range(options.jobs):
         n = base + (job < rest)
-        programs.append(subprocess.Popen(
+        out = tempfile.TemporaryFile("w+", encoding="utf-8")
+        programs.append((out, subprocess.Popen(
             [options.program, options.model, options.schemas, str(n), str(options.temperature),
-             str(options.max_tokens), str(seed)], stdout=subprocess.PIPE, text=True, encoding="utf-8"))
+             str(options.max_tokens), str(seed)], stdout=out)))
         seed += n
-    for program in programs:
-        yield from (json.loads(line) for line in program.stdout)
-    codes = {program.wait() for program in programs}
+    codes = {program.wait() for _, program in programs}
     if 3 in codes:
         print("skipped: a build without grammars")
         sys.exit(77)
     if codes != {0}:
         sys.exit(f"{options.program} ended with {codes}")
+    for out, _ in programs:
+        out.seek(0)
+        yield from (json.loads(line) for line in out)
 
 
 def main():
