@@ -7,8 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
-#include "text/byte_map.h"
+#include "byte_vocabulary.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
@@ -17,33 +16,6 @@ namespace {
 
 void require(bool condition) {
   if (!condition) std::abort();
-}
-
-minim::Tokenizer vocabulary() {
-  minim::Json vocab = minim::Json::object(), added = minim::Json::array();
-  int id = 0;
-  for (int byte = 0; byte < 256; ++byte) {
-    std::string name;
-    minim::append_utf8(name, minim::byte_to_character(static_cast<uint8_t>(byte)));
-    vocab[name] = id++;
-  }
-  for (const char* literal : {"[e~[", "<mm:think>", "時", "]<]minimax[>["}) {
-    added.push_back({{"id", id++},
-                     {"content", literal},
-                     {"special", id % 2 == 0},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false}});
-  }
-  const minim::Json file{
-      {"added_tokens", added},
-      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}},
-      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", minim::Json::array()}}}};
-  minim::Result<minim::Tokenizer> tokenizer =
-      minim::Tokenizer::parse(minim::dump_json(file), "fuzz");
-  require(static_cast<bool>(tokenizer));
-  return *std::move(tokenizer);
 }
 
 std::string repaired(std::string_view bytes) {
@@ -62,7 +34,8 @@ std::string repaired(std::string_view bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const minim::Tokenizer tokenizer = vocabulary();
+  static const minim::Tokenizer tokenizer =
+      byte_vocabulary({"[e~[", "<mm:think>", "時", "]<]minimax[>["});
   if (size == 0) return 0;
   const bool skip_special = (data[0] & 1) != 0;
   minim::Detokenizer detokenizer(tokenizer, skip_special);
