@@ -101,6 +101,7 @@ fuzz:
 # ctest's summary of the full test run comes last.
 ci:
 	@scripts/setup.sh test
+	@$(MAKE) --no-print-directory sources
 	$(MAKE) lint WERROR=ON
 	$(MAKE) fuzz FUZZ_SECONDS=10
 	$(MAKE) tsan
