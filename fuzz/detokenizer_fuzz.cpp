@@ -8,30 +8,9 @@
 #include <vector>
 
 #include "byte_vocabulary.h"
+#include "repaired.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
-
-namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-std::string repaired(std::string_view bytes) {
-  std::string text;
-  while (!bytes.empty()) {
-    const size_t valid = minim::valid_utf8_length(bytes);
-    text += bytes.substr(0, valid);
-    bytes.remove_prefix(valid);
-    if (bytes.empty()) break;
-    text += minim::kReplacement;
-    bytes.remove_prefix(minim::utf8_first(bytes).length);
-  }
-  return text;
-}
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const minim::Tokenizer tokenizer =

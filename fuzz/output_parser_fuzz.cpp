@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/json.h"
+#include "repaired.h"
 #include "text/json_text.h"
 #include "text/output_parser.h"
 #include "text/tool_set.h"
-#include "text/utf8.h"
 
 namespace {
 
@@ -27,24 +27,6 @@ constexpr char kTools[] = R"([{"name": "f", "parameters": {"type": "object", "pr
   "a": {"type": "array", "items": {"$ref": "#/properties/o"}},
   "u": {"anyOf": [{"type": "array"}, {"type": "object", "properties": {"k": {"type": "string"}}}]}
   }}}, {"name": "g"}])";
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-// Text as the parser may get it: well-formed.
-std::string repaired(std::string_view bytes) {
-  std::string text;
-  while (!bytes.empty()) {
-    const size_t valid = minim::valid_utf8_length(bytes);
-    text += bytes.substr(0, valid);
-    bytes.remove_prefix(valid);
-    if (bytes.empty()) break;
-    text += minim::kReplacement;
-    bytes.remove_prefix(minim::utf8_first(bytes).length);
-  }
-  return text;
-}
 
 struct Reply {
   std::string text;

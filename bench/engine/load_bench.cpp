@@ -6,8 +6,8 @@
 //   read  the shards by pread into one small buffer a thread, used again and again: what the page
 //         cache gives to a program that keeps nothing. (Summing a mapping of the same bytes is
 //         about as fast; copying out is the usual way, and needs no care about faults.)
-//   copy  the shards by pread straight into new memory in large pages: the least that a program can
-//         do that keeps the weights. The system clears each new page before it hands it out, so
+//   copy  the shards by pread straight into new memory in large pages: what keeping the bytes costs
+//         by plain copying. The system clears each new page before it hands it out, so
 //         that every byte is written twice.
 //   load  open, check and repack by the library.
 // Each is given as GB/s by the clock and by processor time (bytes * threads / seconds used), which

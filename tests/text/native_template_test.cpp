@@ -110,7 +110,7 @@ TEST_P(KnownTemplate, OddConversationsEqualTheInterpreters) {
   EXPECT_LT(native, 5000u);
 }
 
-// Processor time, so that a busy machine slows both; the benchmark measures some times as much.
+// Processor time, so that a busy machine slows both; the ratio itself is for the benchmark to tell.
 TEST_P(KnownTemplate, LongChatIsRenderedTenTimesAsFastAtLeast) {
   const Json vars = testing::long_chat(600);
   ASSERT_EQ(outcome(render(*chat_, vars, Way::kNative)),
