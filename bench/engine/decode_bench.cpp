@@ -17,7 +17,7 @@
 
 #include "base/thread_pool.h"
 #include "engine/measure.h"
-#include "engine/runtime.h"
+#include "engine/session.h"
 #include "model/checkpoint.h"
 
 namespace minim {
@@ -110,7 +110,7 @@ int run(const RuntimeOptions& options, int n_pairs, int position) {
 
   std::vector<int32_t> prompt(static_cast<size_t>(position));
   for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(i * 7919 % 1000);
-  Sequence sequence(runtime);
+  Session sequence(runtime);
   const double prefill_start = now_seconds();
   if (Result<Ok> done = sequence.prefill(prompt, ProgressSink{}); !done) return fail(done.error());
   const double prefill_seconds = now_seconds() - prefill_start;

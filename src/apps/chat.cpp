@@ -37,7 +37,7 @@ Json answer_message(const ParsedOutput& output) {
 
 // Answers the last message and adds the answer; on an error the message is taken back. False: the
 // program is to end.
-bool turn(const TextSide& text, const Answerer& answerer, Sequence& sequence, Json& messages,
+bool turn(const TextSide& text, const Answerer& answerer, Session& sequence, Json& messages,
           TurnMemory& memory, const Arguments& arguments) {
   InterruptWatch watch;
   const auto give_up = [&](const Error& error) {
@@ -66,7 +66,7 @@ int chat(const TextSide& text, const Answerer& answerer, const Arguments& argume
   if (!arguments.on("quiet")) {
     warn("a chat: /clear forgets what was said, /exit or Ctrl-D ends, Ctrl-C stops an answer");
   }
-  Sequence sequence(*answerer.runtime);
+  Session sequence(*answerer.runtime);
   TurnMemory memory(static_cast<size_t>(answerer.runtime->context()));
   Json messages = first_messages(arguments);
   LineEditor editor;

@@ -162,7 +162,7 @@ Result<Answerer> load_answerer(const TextSide& text, RuntimeOptions options,
   return answerer;
 }
 
-Result<Answer> answer(const TextSide& text, const Answerer& answerer, Sequence& sequence,
+Result<Answer> answer(const TextSide& text, const Answerer& answerer, Session& sequence,
                       const std::vector<TokenId>& prompt, bool silent, bool quiet,
                       const InterruptWatch& watch) {
   Result<std::unique_ptr<OutputConstraint>> constraint = text.form.begin(text.tokenizer);

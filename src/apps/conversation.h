@@ -52,7 +52,7 @@ struct Answer {
   ParsedOutput output;  // with --raw: all of it is content
 };
 // Answers a prompt, writing to stdout as the tokens come unless `silent`.
-Result<Answer> answer(const TextSide& text, const Answerer& answerer, Sequence& sequence,
+Result<Answer> answer(const TextSide& text, const Answerer& answerer, Session& sequence,
                       const std::vector<TokenId>& prompt, bool silent, bool quiet,
                       const InterruptWatch& watch);
 

@@ -45,7 +45,7 @@ namespace {
 // computed; what is taken and not computed is pending_.
 class Reply {
  public:
-  Reply(Sequence& sequence, const Runtime& runtime, const GenerationRequest& request,
+  Reply(Session& sequence, const Runtime& runtime, const GenerationRequest& request,
         const InterruptWatch& watch, const std::function<bool(int32_t)>& on_token, Sampler& sampler,
         Generation& out)
       : sequence_(sequence),
@@ -126,7 +126,7 @@ class Reply {
     return allowed;
   }
 
-  Sequence& sequence_;
+  Session& sequence_;
   const Runtime& runtime_;
   const GenerationRequest& request_;
   const InterruptWatch& watch_;
@@ -140,7 +140,7 @@ class Reply {
 
 }  // namespace
 
-Result<Generation> generate(Sequence& sequence, const Runtime& runtime, const TokenMask& mask,
+Result<Generation> generate(Session& sequence, const Runtime& runtime, const TokenMask& mask,
                             const GenerationRequest& request, ProgressLine& progress,
                             const InterruptWatch& watch,
                             const std::function<bool(int32_t)>& on_token) {

@@ -8,7 +8,7 @@
 
 #include "apps/console.h"
 #include "base/result.h"
-#include "engine/runtime.h"
+#include "engine/session.h"
 #include "engine/sampler.h"
 #include "text/output_constraint.h"
 
@@ -42,7 +42,7 @@ struct Generation {
 // token but the stop id; false stops (then kCancelled). An interrupt during the prompt is the
 // error kCancelled. What the constraint forces is appended in one go, which changes no bit: the
 // tokens are a function of model, request and seed, never of time.
-Result<Generation> generate(Sequence& sequence, const Runtime& runtime, const TokenMask& mask,
+Result<Generation> generate(Session& sequence, const Runtime& runtime, const TokenMask& mask,
                             const GenerationRequest& request, ProgressLine& progress,
                             const InterruptWatch& watch,
                             const std::function<bool(int32_t)>& on_token);

@@ -89,7 +89,7 @@ int answer_once(const TextSide& text, const std::string& source, RuntimeOptions 
   InterruptWatch watch;  // not before: while the prompt is read, a signal simply ends the program
   Result<Answerer> answerer = load_answerer(text, options, arguments, watch);
   if (!answerer) return fail(answerer.error());
-  Sequence sequence(*answerer->runtime);
+  Session sequence(*answerer->runtime);
   const bool json = arguments.on("json");
   Result<Answer> result =
       answer(text, *answerer, sequence, *prompt, json, arguments.on("quiet"), watch);

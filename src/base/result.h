@@ -17,6 +17,7 @@ enum class Code {
   kExhausted,    // no memory, no cache blocks, context too small
   kIo,           // the operating system said no
   kCancelled,    // the caller asked to stop
+  kBusy,         // not now; later it may work
 };
 
 // The message is one line: what was found, what was wanted and, where there is a usual cause, a

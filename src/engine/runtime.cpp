@@ -1,18 +1,11 @@
-// Loading, in the order in which mistakes are cheapest to report (config, tier, files, space,
-// weights), and one sequence over the pool.
-//
-// A Sequence owns blocks 0, 1, 2, ... so its block table never changes. Its cache is valid for
-// exactly `tokens_`: a prompt that shares a prefix keeps it and overwrites what follows. That is
-// allowed because a position's cache bytes depend on the tokens up to it alone, and readers never
-// look behind their own position. The last token of a prompt is always run again, since logits are
-// not cached.
+// Loading, in the order in which mistakes are cheapest to report: config, tier, files, space,
+// weights.
 #include "engine/runtime.h"
 
 #include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
-#include <array>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -26,6 +19,7 @@ namespace minim {
 namespace {
 
 constexpr int kDefaultContext = 4096;
+constexpr uint64_t kMaxBlocks = 1 << 30;
 
 int usable_processors() {
   cpu_set_t set;
@@ -58,6 +52,26 @@ size_t block_bytes_on(const KvLayout& layout, Numerics numerics) {
       numerics == Numerics::kReference &&
       (layout.formats.main == KvFormat::kBf16 || layout.formats.index == KvFormat::kBf16);
   return layout.block_bytes * (doubles ? 4 : 1);
+}
+
+// How many blocks the cache gets; at least one context's worth.
+Result<int> choose_blocks(const RuntimeOptions& options, int context, size_t block_bytes,
+                          size_t weights) {
+  const size_t least = static_cast<size_t>((context - 1) / kBlockTokens + 1);
+  if (!options.kv_bytes) return static_cast<int>(least);
+  uint64_t bytes = *options.kv_bytes;
+  if (bytes == kAllMemory) {
+    const uint64_t available = read_memory_budget().available;
+    const uint64_t taken = weights + available / 10;
+    bytes = available > taken ? available - taken : 0;
+  }
+  const uint64_t blocks = std::min<uint64_t>(bytes / block_bytes, kMaxBlocks);
+  if (blocks >= least) return static_cast<int>(blocks);
+  return Error{Code::kExhausted,
+               fmt::format("a cache of {} holds {} tokens, a context of {} needs {}; a smaller "
+                           "--context or --kv-dtype nvfp4 needs less",
+                           format_bytes(bytes), blocks * kBlockTokens, context,
+                           format_bytes(least * block_bytes))};
 }
 
 Result<Ok> check_space(size_t cache, size_t weights, int context) {
@@ -101,7 +115,6 @@ Result<std::unique_ptr<Runtime>> Runtime::load(const RuntimeOptions& options,
   if (!context) return context.error();
   runtime->context_ = *context;
   runtime->chunk_ = std::min(std::max(options.chunk, 1), runtime->context_);
-  runtime->n_blocks_ = (runtime->context_ - 1) / kBlockTokens + 1;
   runtime->layout_ = layout_of(runtime->config_, options);
   runtime->n_threads_ = options.n_threads > 0 ? options.n_threads : usable_processors();
 
@@ -127,8 +140,11 @@ Result<std::unique_ptr<Runtime>> Runtime::load(const RuntimeOptions& options,
   if (!checkpoint) return checkpoint.error();
   runtime->checkpoint_ = std::make_unique<Checkpoint>(*std::move(checkpoint));
   CheckpointReport report = inspect_checkpoint(*runtime->checkpoint_, runtime->config_);
-  const size_t cache =
-      static_cast<size_t>(runtime->n_blocks_) * block_bytes_on(runtime->layout_, options.numerics);
+  const size_t block_bytes = block_bytes_on(runtime->layout_, options.numerics);
+  Result<int> n_blocks = choose_blocks(options, runtime->context_, block_bytes, report.text_bytes);
+  if (!n_blocks) return n_blocks.error();
+  runtime->n_blocks_ = *n_blocks;
+  const size_t cache = static_cast<size_t>(runtime->n_blocks_) * block_bytes;
   Result<Ok> space = check_space(cache, report.text_bytes, runtime->context_);
   if (!space) return space.error();
   runtime->unknown_tensors_ = std::move(report.unknown);
@@ -141,107 +157,11 @@ Result<std::unique_ptr<Runtime>> Runtime::load(const RuntimeOptions& options,
   Result<Ok> cache_made = runtime->device_->make_cache(runtime->layout_, runtime->n_blocks_);
   if (!cache_made) return cache_made.error();
   Result<std::unique_ptr<Model>> model =
-      Model::make(runtime->config_, *std::move(weights), *runtime->device_, runtime->chunk_);
+      Model::make(runtime->config_, *std::move(weights), *runtime->device_,
+                  runtime->chunk_ + options.extra_rows);
   if (!model) return model.error();
   runtime->model_ = *std::move(model);
   return runtime;
-}
-
-Sequence::Sequence(Runtime& runtime) : runtime_(runtime) {
-  tokens_.reserve(static_cast<size_t>(runtime.context()));
-  block_table_.resize(static_cast<size_t>(runtime.n_blocks()));
-  for (size_t i = 0; i < block_table_.size(); ++i) block_table_[i] = static_cast<int32_t>(i);
-  logits_.resize(static_cast<size_t>(runtime.config().vocab));
-}
-
-namespace {
-
-Result<Ok> check_tokens(std::span<const int32_t> tokens, int vocab) {
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] >= 0 && tokens[i] < vocab) continue;
-    return Error{Code::kInvalid, fmt::format("token {} at position {} is not in the vocabulary "
-                                             "(ids 0 to {})",
-                                             tokens[i], i, vocab - 1)};
-  }
-  return Ok{};
-}
-
-// One step of one sequence; logits of the last row when wanted.
-void step(Model& model, std::span<const int32_t> tokens, int first_position,
-          std::span<const int32_t> blocks, std::span<float> logits) {
-  const int n_rows = static_cast<int>(tokens.size());
-  const SequenceSpan span{
-      .first_row = 0, .n_rows = n_rows, .first_position = first_position, .blocks = blocks};
-  const std::array<int32_t, 1> last = {n_rows - 1};
-  const Batch batch{.tokens = tokens,
-                    .sequences = {&span, 1},
-                    .logits_rows = std::span<const int32_t>(last).first(logits.empty() ? 0 : 1)};
-  model.forward(batch, logits);
-}
-
-}  // namespace
-
-Result<Ok> Sequence::prefill(std::span<const int32_t> tokens, const ProgressSink& progress,
-                             const std::atomic<bool>* stop) {
-  if (tokens.empty()) return Error{Code::kInvalid, "the prompt has no tokens, wanted at least one"};
-  const size_t n = tokens.size();
-  if (n > static_cast<size_t>(runtime_.context())) {
-    return Error{Code::kExhausted,
-                 fmt::format("the prompt has {} tokens, the context {}; a larger --context or a "
-                             "shorter prompt helps",
-                             n, runtime_.context())};
-  }
-  Result<Ok> checked = check_tokens(tokens, runtime_.config().vocab);
-  if (!checked) return checked;
-
-  const size_t shared = static_cast<size_t>(
-      std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end()).first -
-      tokens_.begin());
-  const size_t reused = std::min(shared, n - 1);
-  reused_ = static_cast<int>(reused);
-  tokens_.resize(reused);
-  for (size_t done = reused; done < n;) {
-    const bool stopped = stop != nullptr && stop->load(std::memory_order_relaxed);
-    if (stopped || (progress.report && !progress.report("prefill", done - reused, n - reused))) {
-      return Error{Code::kCancelled, fmt::format("stopped after {} of {} prompt tokens", done, n)};
-    }
-    const size_t rows = std::min(n - done, static_cast<size_t>(runtime_.chunk()));
-    const bool last = done + rows == n;
-    step(runtime_.model(), tokens.subspan(done, rows), static_cast<int>(done), block_table_,
-         last ? std::span<float>(logits_) : std::span<float>());
-    tokens_.insert(tokens_.end(), tokens.begin() + static_cast<ptrdiff_t>(done),
-                   tokens.begin() + static_cast<ptrdiff_t>(done + rows));
-    done += rows;
-  }
-  if (progress.report) progress.report("prefill", n - reused, n - reused);
-  return Ok{};
-}
-
-Result<Ok> Sequence::append(int32_t token) {
-  const std::array<int32_t, 1> one = {token};
-  return append(one);
-}
-
-Result<Ok> Sequence::append(std::span<const int32_t> tokens) {
-  CHECK(!tokens.empty());
-  const size_t room = static_cast<size_t>(runtime_.context() - length());
-  if (tokens.size() > room) {
-    return Error{Code::kExhausted,
-                 room == 0 ? fmt::format("the context of {} tokens is full", runtime_.context())
-                           : fmt::format("the context of {} tokens has room for {}, not for {}",
-                                         runtime_.context(), room, tokens.size())};
-  }
-  Result<Ok> checked = check_tokens(tokens, runtime_.config().vocab);
-  if (!checked) return checked;
-  while (!tokens.empty()) {
-    const std::span<const int32_t> rows =
-        tokens.first(std::min(tokens.size(), static_cast<size_t>(runtime_.chunk())));
-    tokens = tokens.subspan(rows.size());
-    step(runtime_.model(), rows, length(), block_table_,
-         tokens.empty() ? std::span<float>(logits_) : std::span<float>());
-    tokens_.insert(tokens_.end(), rows.begin(), rows.end());
-  }
-  return Ok{};
 }
 
 }  // namespace minim

@@ -1,15 +1,10 @@
-// A loaded model with its device and cache, and one sequence running on it.
-//
-// This is what the command line needs: one sequence at a time, its cache kept from call to call.
-// Many sequences at once are the scheduler's business, which builds on the same Model and the same
-// blocks.
+// A loaded model with its device and cache: what one sequence (engine/session.h) or many
+// (engine/engine.h) run on.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +18,8 @@ namespace minim {
 
 enum class Numerics : uint8_t { kExact, kReference };
 
+inline constexpr uint64_t kAllMemory = UINT64_MAX;
+
 struct RuntimeOptions {
   std::string model_dir;
   std::string isa = "auto";
@@ -31,8 +28,12 @@ struct RuntimeOptions {
   AttentionMode attention = AttentionMode::kDirect;
   Numerics numerics = Numerics::kExact;
   KvOrder order = KvOrder::kBlockOuter;
-  int context = 0;  // positions that the cache must hold; 0: min(max_positions, 4096)
-  int chunk = 512;  // prefill chunk in tokens
+  int context = 0;     // positions that the cache must hold; 0: min(max_positions, 4096)
+  int chunk = 512;     // prefill chunk in tokens
+  int extra_rows = 0;  // that a step must hold beside a chunk
+  // Bytes of the cache; at least one context. Empty: one context. kAllMemory: what is left beside
+  // the weights, less a reserve for everything else.
+  std::optional<uint64_t> kv_bytes = {};
 };
 
 // done / total in the unit of the phase; return false to stop.
@@ -75,35 +76,6 @@ class Runtime {
   std::string isa_, rejected_;
   std::vector<std::string> unknown_tensors_;
   int context_ = 0, chunk_ = 0, n_blocks_ = 0, n_threads_ = 0;
-};
-
-// One sequence that owns blocks 0, 1, 2, ... of the runtime's pool.
-class Sequence {
- public:
-  explicit Sequence(Runtime& runtime);
-
-  int length() const { return static_cast<int>(tokens_.size()); }
-  std::span<const int32_t> tokens() const { return tokens_; }
-
-  // Makes the sequence equal to `tokens` (kInvalid when empty), reusing the cached prefix that
-  // agrees, running the rest in chunks; logits of the last token are then in logits(). kExhausted:
-  // longer than the context (both counts in the message); kInvalid: an id outside the vocabulary;
-  // kCancelled: the sink or the flag said stop (the sequence stays usable, shorter).
-  Result<Ok> prefill(std::span<const int32_t> tokens, const ProgressSink& progress,
-                     const std::atomic<bool>* stop = nullptr);
-  // Appends one token; allocates nothing after the first prefill.
-  Result<Ok> append(int32_t token);
-  // Appends tokens (at least one), running them in chunks: the bits of appending one by one.
-  // kExhausted / kInvalid as above, and then nothing is appended.
-  Result<Ok> append(std::span<const int32_t> tokens);
-  std::span<const float> logits() const { return logits_; }
-  int reused() const { return reused_; }  // tokens of the last prefill that were cached
-
- private:
-  Runtime& runtime_;
-  std::vector<int32_t> tokens_, block_table_;
-  std::vector<float> logits_;
-  int reused_ = 0;
 };
 
 }  // namespace minim

@@ -4,12 +4,16 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 
 namespace minim {
+
+// Which ids may ever be sampled: one byte an id, 0 = never (rows of the vocabulary without a
+// token).
+using TokenMask = std::vector<uint8_t>;
 
 // Defaults mean "off". Order of application: mask, penalties, temperature, top-k, top-p, min-p,
 // draw.
@@ -24,14 +28,26 @@ struct SamplingParams {
   double presence_penalty = 0.0;   // subtracted once from tokens generated so far
   double frequency_penalty = 0.0;  // subtracted per occurrence among generated tokens
   uint64_t seed = 0;
+  // Added to the logit of an id before anything else; -100 or less: the id never comes.
+  std::vector<std::pair<int32_t, float>> logit_bias;
+  // Token sequences that may not come: the last token of one is left out where it would complete
+  // it (a sequence of one token never comes). Behind the prompt's tokens too.
+  std::vector<std::vector<int32_t>> bad_words;
+  std::vector<int32_t> allowed_tokens;  // nothing else comes; empty: all
 };
+
+// A token's log-probability in the unprocessed distribution (ids outside the mask left out), and
+// the most probable ones, value descending, then id ascending. -inf where an id cannot come.
+struct TokenLogprobs {
+  int32_t token = -1;
+  float logprob = 0;
+  std::vector<std::pair<int32_t, float>> top;
+};
+TokenLogprobs token_logprobs(std::span<const float> logits, const TokenMask& allowed, int32_t token,
+                             int top_k);
 
 // Checks ranges; the message names the parameter, what was found and what is allowed.
 Result<Ok> check_sampling(const SamplingParams& params);
-
-// Which ids may ever be sampled: one byte an id, 0 = never (rows of the vocabulary without a
-// token).
-using TokenMask = std::vector<uint8_t>;
 
 class Sampler {
  public:

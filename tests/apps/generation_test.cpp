@@ -75,7 +75,7 @@ Made make(Runtime& runtime, OutputConstraint* constraint, int64_t max_tokens,
                                   .constraint = constraint};
   ProgressLine progress(false, nullptr);
   const InterruptWatch watch;
-  Sequence sequence(runtime);
+  Session sequence(runtime);
   Made made;
   Result<Generation> generation =
       generate(sequence, runtime, mask, request, progress, watch, [&](int32_t token) {
@@ -163,7 +163,7 @@ TEST(Generation, AMaskWithoutTokensIsAnErrorOfTheReply) {
   const std::vector<int32_t> prompt = {1314, 30};
   ProgressLine progress(false, nullptr);
   const InterruptWatch watch;
-  Sequence sequence(*runtime);
+  Session sequence(*runtime);
   const Result<Generation> failed =
       generate(sequence, *runtime, TokenMask(1344, 1),
                {.prompt = prompt, .sampling = {}, .stop_ids = {}, .constraint = &constraint},

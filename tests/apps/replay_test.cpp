@@ -50,7 +50,7 @@ class Replay : public ::testing::TestWithParam<const char*> {
     return *std::move(mask);
   }
 
-  Generation answer(Sequence& sequence, const std::vector<TokenId>& prompt) {
+  Generation answer(Session& sequence, const std::vector<TokenId>& prompt) {
     const std::vector<int32_t> stops =
         *stop_ids(runtime_->generation(), tokenizer_, MINIM_DEMO_MODEL);
     SamplingParams greedy;
@@ -73,7 +73,7 @@ class Replay : public ::testing::TestWithParam<const char*> {
 
 TEST_P(Replay, NextPromptBeginsWithAllThatTheCacheHolds) {
   TurnMemory memory(10000);
-  Sequence sequence(*runtime_);
+  Session sequence(*runtime_);
   Json messages = Json::array();
   std::vector<TokenId> before;  // all tokens of the chat so far
   for (const char* question : {"Hello", "What is 12 + 30?", "Thanks!"}) {

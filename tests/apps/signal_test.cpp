@@ -14,7 +14,7 @@
 #include "apps/console.h"
 #include "apps/model_folder.h"
 #include "base/mapped_file.h"
-#include "engine/runtime.h"
+#include "engine/session.h"
 #include "program.h"
 #include "terminal.h"
 
@@ -81,7 +81,7 @@ void prefill_with(int signal) {
   if (!runtime) std::exit(98);
   const InterruptWatch watch;
   raise(signal);
-  Sequence sequence(**runtime);
+  Session sequence(**runtime);
   const std::vector<int32_t> prompt(100, 5);
   const Result<Ok> done = sequence.prefill(prompt, {}, &watch.flag());
   std::exit(done ? 99 : fail(done.error()));

@@ -1,4 +1,4 @@
-#include "engine/runtime.h"
+#include "engine/session.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -43,17 +43,17 @@ bool same_bits(std::span<const float> a, std::span<const float> b) {
 }
 
 std::vector<float> logits_of(Runtime& runtime, const std::vector<int32_t>& tokens) {
-  Sequence sequence(runtime);
+  Session sequence(runtime);
   const Result<Ok> done = sequence.prefill(tokens, {});
   EXPECT_TRUE(done) << done.error().message;
   return {sequence.logits().begin(), sequence.logits().end()};
 }
 
-TEST(Sequence, FullyCachedPromptStillYieldsLogits) {
+TEST(Session, FullyCachedPromptStillYieldsLogits) {
   const auto runtime = load_golden();
   ASSERT_NE(runtime, nullptr);
   const std::vector<int32_t> tokens = prompt(300);
-  Sequence sequence(*runtime);
+  Session sequence(*runtime);
   ASSERT_TRUE(sequence.prefill(tokens, {}));
   const std::vector<float> first(sequence.logits().begin(), sequence.logits().end());
   EXPECT_EQ(sequence.reused(), 0);
@@ -62,10 +62,10 @@ TEST(Sequence, FullyCachedPromptStillYieldsLogits) {
   EXPECT_TRUE(same_bits(sequence.logits(), first));
 }
 
-TEST(Sequence, ReuseOfAPrefixGivesTheBitsOfAFreshRun) {
+TEST(Session, ReuseOfAPrefixGivesTheBitsOfAFreshRun) {
   const auto runtime = load_golden();
   ASSERT_NE(runtime, nullptr);
-  Sequence sequence(*runtime);
+  Session sequence(*runtime);
   ASSERT_TRUE(sequence.prefill(prompt(400), {}));
   // Shares 130 tokens, then differs; shorter, longer, and cut inside and at the edge of a block.
   for (const int n : {131, 256, 257, 380, 500}) {
@@ -80,11 +80,11 @@ TEST(Sequence, ReuseOfAPrefixGivesTheBitsOfAFreshRun) {
   }
 }
 
-TEST(Sequence, AppendedTokensGiveTheBitsOfAPrefill) {
+TEST(Session, AppendedTokensGiveTheBitsOfAPrefill) {
   const auto runtime = load_golden();
   ASSERT_NE(runtime, nullptr);
   const std::vector<int32_t> all = prompt(280);
-  Sequence sequence(*runtime);
+  Session sequence(*runtime);
   ASSERT_TRUE(sequence.prefill(std::span(all).first(250), {}));
   for (size_t i = 250; i < all.size(); ++i) ASSERT_TRUE(sequence.append(all[i]));
   EXPECT_EQ(sequence.length(), 280);
@@ -92,11 +92,11 @@ TEST(Sequence, AppendedTokensGiveTheBitsOfAPrefill) {
   EXPECT_TRUE(same_bits(logits_of(*chunked, all), sequence.logits()));
 }
 
-TEST(Sequence, TokensAppendedTogetherGiveTheBitsOfAppendingOneByOne) {
+TEST(Session, TokensAppendedTogetherGiveTheBitsOfAppendingOneByOne) {
   const auto runtime = load_golden(16);
   ASSERT_NE(runtime, nullptr);
   const std::vector<int32_t> all = prompt(300);
-  Sequence sequence(*runtime);
+  Session sequence(*runtime);
   ASSERT_TRUE(sequence.prefill(std::span(all).first(120), {}));
   size_t at = 120;
   for (const size_t n : {1u, 5u, 16u, 17u, 60u, 81u}) {  // below, at and above a chunk; two blocks
@@ -109,10 +109,10 @@ TEST(Sequence, TokensAppendedTogetherGiveTheBitsOfAppendingOneByOne) {
   EXPECT_TRUE(same_bits(logits_of(*other, all), sequence.logits()));
 }
 
-TEST(Sequence, TokensThatDoNotFitTogetherAreRefusedAndNoneIsAppended) {
+TEST(Session, TokensThatDoNotFitTogetherAreRefusedAndNoneIsAppended) {
   const auto runtime = load_golden(64, 200);
   ASSERT_NE(runtime, nullptr);
-  Sequence sequence(*runtime);
+  Session sequence(*runtime);
   ASSERT_TRUE(sequence.prefill(prompt(190), {}));
   const Result<Ok> refused = sequence.append(prompt(11));
   ASSERT_FALSE(refused);
@@ -124,11 +124,11 @@ TEST(Sequence, TokensThatDoNotFitTogetherAreRefusedAndNoneIsAppended) {
   EXPECT_TRUE(sequence.append(prompt(10)));
 }
 
-TEST(Sequence, AppendAllocatesNothing) {
+TEST(Session, AppendAllocatesNothing) {
   for (const char* name : {"m31-nvfp4", "m3-bf16", "m3-mxfp8"}) {
     const auto runtime = load({.model_dir = golden_model(name), .n_threads = 2, .context = 512});
     ASSERT_NE(runtime, nullptr);
-    Sequence sequence(*runtime);
+    Session sequence(*runtime);
     ASSERT_TRUE(sequence.prefill(prompt(120), {}));
     const size_t before = allocation_count();
     for (int i = 0; i < 150; ++i) ASSERT_TRUE(sequence.append(i % 300));  // across two blocks
@@ -136,10 +136,10 @@ TEST(Sequence, AppendAllocatesNothing) {
   }
 }
 
-TEST(Sequence, WhatDoesNotFitIsRefusedWithBothCounts) {
+TEST(Session, WhatDoesNotFitIsRefusedWithBothCounts) {
   const auto runtime = load_golden(64, 200);
   ASSERT_NE(runtime, nullptr);
-  Sequence sequence(*runtime);
+  Session sequence(*runtime);
   const Result<Ok> longer = sequence.prefill(prompt(201), {});
   ASSERT_FALSE(longer);
   EXPECT_EQ(longer.error().code, Code::kExhausted);
@@ -152,10 +152,10 @@ TEST(Sequence, WhatDoesNotFitIsRefusedWithBothCounts) {
   EXPECT_EQ(full.error().code, Code::kExhausted);
 }
 
-TEST(Sequence, AnEmptyPromptIsRefusedAndHarmsNothing) {
+TEST(Session, AnEmptyPromptIsRefusedAndHarmsNothing) {
   const auto runtime = load_golden();
   ASSERT_NE(runtime, nullptr);
-  Sequence sequence(*runtime);
+  Session sequence(*runtime);
   ASSERT_TRUE(sequence.prefill(prompt(20), {}));
   const Result<Ok> refused = sequence.prefill({}, {});
   ASSERT_FALSE(refused);
@@ -163,10 +163,10 @@ TEST(Sequence, AnEmptyPromptIsRefusedAndHarmsNothing) {
   EXPECT_EQ(sequence.length(), 20);
 }
 
-TEST(Sequence, IdsOutsideTheVocabularyAreRefusedAndHarmNothing) {
+TEST(Session, IdsOutsideTheVocabularyAreRefusedAndHarmNothing) {
   const auto runtime = load_golden();
   ASSERT_NE(runtime, nullptr);
-  Sequence sequence(*runtime);
+  Session sequence(*runtime);
   ASSERT_TRUE(sequence.prefill(prompt(20), {}));
   for (const int32_t bad : {-1, 320, 2147483647}) {
     std::vector<int32_t> tokens = prompt(30);
@@ -179,10 +179,10 @@ TEST(Sequence, IdsOutsideTheVocabularyAreRefusedAndHarmNothing) {
   EXPECT_EQ(sequence.length(), 20);
 }
 
-TEST(Sequence, AStoppedPrefillGoesOnWhereItWas) {
+TEST(Session, AStoppedPrefillGoesOnWhereItWas) {
   const auto runtime = load_golden(32);
   ASSERT_NE(runtime, nullptr);
-  Sequence sequence(*runtime);
+  Session sequence(*runtime);
   const std::vector<int32_t> tokens = prompt(200);
   const Result<Ok> stopped =
       sequence.prefill(tokens, {[](std::string_view, size_t done, size_t) { return done < 96; }});

@@ -61,7 +61,7 @@ struct Wanted {
 };
 
 Result<Ok> sample_one(const Setup& setup, const Json& line, const Wanted& wanted, uint64_t seed,
-                      Sequence& sequence) {
+                      Session& sequence) {
   ConstraintRequest request;
   request.mode = ThinkingMode::kDisabled;
   request.format = GrammarSpec{GrammarSpec::Kind::kJsonSchema, dump_json(line["schema"]), {}};
@@ -95,7 +95,7 @@ int sample(const std::string& folder, const std::string& schemas, const Wanted& 
   Result<Setup> setup = set_up(folder);
   if (!setup) return fail(setup.error()), setup.error().code == Code::kUnsupported ? 3 : 1;
   const auto start = std::chrono::steady_clock::now();
-  Sequence sequence(*setup->runtime);
+  Session sequence(*setup->runtime);
   std::ifstream in(schemas);
   std::string text;
   while (std::getline(in, text)) {
