@@ -71,10 +71,13 @@ Result<Ok> sample_one(const Setup& setup, const Json& line, const Wanted& wanted
   if (!constraint) return constraint.error();
   ProgressLine progress(false, nullptr);
   const InterruptWatch watch;
+  SamplingParams sampling;
+  sampling.temperature = wanted.temperature;
+  sampling.seed = seed;
   Result<Generation> generation =
       generate(sequence, *setup.runtime, setup.mask,
                {.prompt = setup.prompt,
-                .sampling = {.temperature = wanted.temperature, .seed = seed},
+                .sampling = sampling,
                 .stop_ids = setup.stops,
                 .max_tokens = wanted.max_tokens,
                 .constraint = constraint->get()},
