@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/block_key.h"
+#include "engine/recent_keys.h"
 
 namespace minim {
 
@@ -28,13 +29,14 @@ class BlockPool {
   int n_free() const;  // kept or empty
   int references(int32_t block) const;
 
-  // Called with a sealed block that is about to lose its content, which is still readable then.
+  // Called by take() with a sealed block that is about to lose its content, which is still readable
+  // then. The hook may not change the pool.
   void on_evict(std::function<void(const BlockKey&, int32_t block)> hook);
 
   // A block with one reference and undefined content: an empty one, else the least recently
   // released kept one. nullopt when all blocks are referenced.
   std::optional<int32_t> take();
-  // One more reference, of a referenced or a kept block.
+  // One more reference, of a referenced block or a kept sealed one (a tail has adopt_tail()).
   void retain(int32_t block);
   // One reference less; at zero the block is kept (most recently released) or, without a key or a
   // tail, empty. A sequence releases its blocks last to first, so that tails go before stems.
@@ -46,9 +48,10 @@ class BlockPool {
   const BlockKey* key(int32_t block) const;  // null: not sealed
   std::optional<int32_t> find(const BlockKey& key) const;
 
-  // A partly filled block: `tokens` of it are written, behind the block `parent` (the root key for
-  // a first block). Said just before the last release; forgotten when the block is taken. A newer
-  // tail behind the same parent replaces the older one.
+  // A partly filled block: `tokens` of it (1 to kBlockTokens) are written, behind the block
+  // `parent` (the root key for a first block). Said of a block without key, just before its last
+  // release; forgotten when the block is taken. A newer tail behind the same parent replaces the
+  // older one.
   void keep_tail(int32_t block, const BlockKey& parent, std::span<const int32_t> tokens);
   // The kept tail behind `parent`, when at least its first token agrees with `tokens`: now with one
   // reference and no longer known, the caller's to write behind the agreeing tokens.
@@ -61,18 +64,46 @@ class BlockPool {
   // key, so that its last token may be run again.
   std::optional<int32_t> adopt_sealed(const BlockKey& key);
 
-  // Forgets all content of free blocks, and the keys of referenced ones (the weights changed).
+  // Forgets all content of free blocks, the keys of referenced ones and all evictions (the weights
+  // changed). Nothing is evicted by that.
   void forget_all();
 
-  // Why a key is not here: kept until evicted, never seen, ... (bounded memory: the youngest
-  // evictions are remembered).
+  // Why a key is not here: kept until evicted, or never seen. Bounded memory: the youngest
+  // evictions are remembered, four for each block.
   bool was_evicted(const BlockKey& key) const;
 
   // CHECKs that every block is in one condition, that counts and lists agree. O(n_blocks).
   void check_invariants() const;
 
  private:
-  // (the owner of this file fills this in)
+  struct Block {
+    int references = 0;
+    int32_t prev = -1, next = -1;  // in the list of its condition; a referenced block is in none
+    bool sealed = false, has_tail = false;
+    BlockKey key{};             // sealed: its own; tail: its parent's
+    std::vector<int32_t> tail;  // the tokens, when has_tail
+  };
+  struct List {
+    int32_t first = -1, last = -1;
+    int size = 0;
+  };
+  using BlockByKey = std::unordered_map<BlockKey, int32_t, BlockKeyHash>;
+
+  Block& at(int32_t block);
+  const Block& at(int32_t block) const;
+  void append(List& list, int32_t block);
+  void prepend(List& list, int32_t block);
+  void remove(List& list, int32_t block);
+  void take_out(int32_t block);  // of its list: now with one reference
+  void forget(int32_t block);    // its key or tail; lists stay
+  void check_list(const List& list, bool kept) const;
+
+  std::vector<Block> blocks_;
+  List kept_;   // first: the next to go
+  List empty_;  // first: the youngest, whose memory is warm
+  BlockByKey sealed_, tails_;
+  RecentKeys evicted_;
+  std::function<void(const BlockKey&, int32_t)> on_evict_;
 };
 
 }  // namespace minim
