@@ -74,10 +74,11 @@ BENCH_GIB ?= 1.2
 bench:
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory configure
-	@cmake --build build -j $(JOBS) --target kernels_bench load_bench decode_bench template_bench
+	@cmake --build build -j $(JOBS) --target kernels_bench sampler_bench load_bench decode_bench template_bench
 	@[ -d $(BENCH_MODEL) ] || { scripts/make_random_checkpoint.py --size-gib $(BENCH_GIB) --out $(BENCH_MODEL).part && \
 	  mv $(BENCH_MODEL).part $(BENCH_MODEL); }
 	build/bench/kernels_bench
+	build/bench/sampler_bench
 	build/bench/template_bench
 	build/bench/load_bench $(BENCH_MODEL)
 	build/bench/decode_bench $(BENCH_MODEL)

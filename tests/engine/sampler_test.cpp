@@ -18,7 +18,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 Sampler make(const SamplingParams& params, size_t vocab) {
-  return Sampler(params, static_cast<int>(vocab), TokenMask(vocab, 1));
+  return Sampler(params, static_cast<int>(vocab), {});
 }
 
 // Draws `n` times at positions 0, 1, ...; the penalties must be off.
