@@ -163,6 +163,11 @@ class Device {
   virtual std::vector<int32_t> chosen_experts(
       int row) const = 0;  // of the last route, choice order
   virtual std::vector<float> expert_weights(int row) const = 0;
+  // Bytes that steps have read since the device was made: every matrix that a step multiplied with
+  // (of experts those that were chosen) once a step as it is stored on the device, embedding rows
+  // that were looked up, cached vectors each time they were unpacked. Not counted: norms,
+  // activations. A device that does not count says 0.
+  virtual uint64_t bytes_read() const { return 0; }
 };
 
 struct CpuOptions {

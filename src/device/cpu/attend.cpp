@@ -1,11 +1,12 @@
 // Attention of query heads to the blocks that their rows selected.
 //
-// An item is a few neighbouring rows of one sequence and one group. It walks the blocks that any of
-// its rows wants, in ascending order; a block's keys and values become floats once for all of them,
-// and each row's partial result is merged into its running state at once. So a row does arithmetic
-// for its own blocks only, partials never go to memory, and the merge order is the ascending one of
-// the contract whatever the rows beside it select. (Working by block with all rows that want it,
-// the usual form on GPUs, needs a buffer of sixteen partials a row and a second pass.)
+// An item is a tile of rows that have blocks in common (row_tiles.cpp) and one group. It walks the
+// blocks that any of its rows wants, in ascending order of their place in the sequence; a block's
+// keys and values become floats once for all rows that have it, and each row's partial result is
+// merged into its running state at once. So a row does arithmetic for its own blocks only, partials
+// never go to memory, and the merge order is the ascending one of the contract whatever the rows
+// beside it select. (Working by block with all rows that want it, the usual form on GPUs, needs a
+// buffer of sixteen partials a row and a second pass.)
 //
 // A lane is one head of one row. Heads of a group fill a tile of 16 lanes: several rows where the
 // group is small, several tiles a row where it is large. Keys behind a row's own position, whatever
@@ -61,7 +62,7 @@ void CpuDevice::start_lanes(const RowTile& tile, size_t group, Rows projected,
   for (size_t s = 0; s < tile.n_rows * segments_per_row(); ++s) {
     const LaneSegment segment = lane_segment(s);
     const size_t head = group * heads_per_group() + segment.first_head;
-    const float* const q = row(projected, tile.first_row + segment.row) + head * kHeadDim;
+    const float* const q = row(projected, tile_row(tile, segment.row)) + head * kHeadDim;
     float* const lanes =
         scratch.lane_queries + segment.lane_tile * kLaneTileFloats + segment.first_lane;
     for (size_t lane = 0; lane < segment.n_lanes; ++lane) {
@@ -108,7 +109,7 @@ void CpuDevice::finish_lanes(const RowTile& tile, size_t group, Rows out,
     const size_t head = group * heads_per_group() + segment.first_head;
     const float* const denominators = state(scratch, s) + segment.n_lanes;
     const float* const values = denominators + segment.n_lanes;
-    float* const result = row(out, tile.first_row + segment.row) + head * kHeadDim;
+    float* const result = row(out, tile_row(tile, segment.row)) + head * kHeadDim;
     for (size_t lane = 0; lane < segment.n_lanes; ++lane) {
       for (size_t d = 0; d < kHeadDim; ++d) {
         result[lane * kHeadDim + d] = values[d * segment.n_lanes + lane] / denominators[lane];
@@ -118,18 +119,28 @@ void CpuDevice::finish_lanes(const RowTile& tile, size_t group, Rows out,
   }
 }
 
+// The first keys and values of one head of a block as floats.
+void CpuDevice::load_block(int layer, int32_t id, size_t group, size_t n_keys,
+                           ThreadScratch& scratch) const {
+  const TileFormat format = static_cast<TileFormat>(layout_.formats.main);
+  const uint8_t* const tiles = layer_tiles(layer, id);
+  const int head = static_cast<int>(group);
+  kernels_.load_vectors(format, mode_, tiles + layout_.k_tile(head), n_keys, scratch.keys);
+  kernels_.load_vectors(format, mode_, tiles + layout_.v_tile(head), n_keys, scratch.values);
+  scratch.bytes_read += 2 * n_keys * kv_vector_bytes(layout_.formats.main);
+}
+
 void CpuDevice::attend_item(int layer, const Batch& batch, const RowTile& tile, size_t group,
                             bool sparse, Rows projected, Rows out, ThreadScratch& scratch) {
-  const TileFormat format = static_cast<TileFormat>(layout_.formats.main);
   const size_t budget = static_cast<size_t>(shape_.top_k_blocks);
   const size_t n_groups = static_cast<size_t>(shape_.n_kv_heads);
-  const int* const positions = row_position_.data() + tile.first_row;
+  const auto position = [&](size_t r) { return row_position_[tile_row(tile, r)]; };
   size_t cursor[kAttendRows] = {};  // into a row's list: dense rows list every block
   const auto wanted = [&](size_t r) {
     const int32_t block = static_cast<int32_t>(cursor[r]);
-    if (!sparse) return block <= positions[r] / kBlockTokens ? block : kDone;
+    if (!sparse) return block <= position(r) / kBlockTokens ? block : kDone;
     if (cursor[r] == budget) return kDone;
-    const size_t list = (tile.first_row + r) * n_groups + group;
+    const size_t list = tile_row(tile, r) * n_groups + group;
     const int32_t chosen = selected_[list * budget + cursor[r]];
     return chosen == kNoBlock ? kDone : chosen;
   };
@@ -138,37 +149,22 @@ void CpuDevice::attend_item(int layer, const Batch& batch, const RowTile& tile, 
     int32_t block = kDone;
     for (size_t r = 0; r < tile.n_rows; ++r) block = std::min(block, wanted(r));
     if (block == kDone) break;
+    // The rows that have this block in the same place; others come in a later turn.
+    int32_t id = kNoBlock, n_keys = 0;
     int32_t visible[kAttendRows] = {};
-    int32_t n_keys = 0;
     for (size_t r = 0; r < tile.n_rows; ++r) {
       if (wanted(r) != block) continue;
-      visible[r] = std::min(positions[r] - block * kBlockTokens + 1, kBlockTokens);
+      const int32_t row_id = block_id(batch, tile_row(tile, r), static_cast<size_t>(block));
+      if (id == kNoBlock) id = row_id;
+      if (row_id != id) continue;
+      visible[r] = std::min(position(r) - block * kBlockTokens + 1, kBlockTokens);
       n_keys = std::max(n_keys, visible[r]);
       ++cursor[r];
     }
-    const SequenceSpan& sequence = batch.sequences[tile.sequence];
-    const uint8_t* const tiles = layer_tiles(layer, sequence.blocks[static_cast<size_t>(block)]);
-    const int head = static_cast<int>(group);
-    kernels_.load_vectors(format, mode_, tiles + layout_.k_tile(head), static_cast<size_t>(n_keys),
-                          scratch.keys);
-    kernels_.load_vectors(format, mode_, tiles + layout_.v_tile(head), static_cast<size_t>(n_keys),
-                          scratch.values);
+    load_block(layer, id, group, static_cast<size_t>(n_keys), scratch);
     attend_rows(tile, visible, scratch);
   }
   finish_lanes(tile, group, out, scratch);
-}
-
-void CpuDevice::attend_tiles(const Batch& batch) {
-  tiles_.clear();
-  for (size_t s = 0; s < batch.sequences.size(); ++s) {
-    size_t row = static_cast<size_t>(batch.sequences[s].first_row);
-    const size_t end = row + static_cast<size_t>(batch.sequences[s].n_rows);
-    while (row < end) {
-      const size_t n = std::min(kAttendRows, end - row);
-      tiles_.push_back({.sequence = s, .first_row = row, .n_rows = n});
-      row += n;
-    }
-  }
 }
 
 void CpuDevice::attend(int layer, const Batch& batch, bool sparse, Rows projected, Rows out) {

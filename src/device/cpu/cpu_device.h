@@ -23,9 +23,10 @@ inline constexpr size_t kAttendRows = 16;  // rows that share a dequantised bloc
 inline constexpr size_t kScoreRows = 16;   // rows that share a pass over index tiles
 
 constexpr size_t padded(size_t n) { return (n + 15) / 16 * 16; }
+constexpr size_t own_block(int position) { return static_cast<size_t>(position) / kBlockTokens; }
 
 // What one thread needs while it runs an item; reserved once.
-struct ThreadScratch {
+struct alignas(64) ThreadScratch {
   float* gathered = nullptr;      // [kTileRows, hidden]
   float* product = nullptr;       // [kTileRows, kGroupColumns], also of gate
   float* product_up = nullptr;    // the same, of up
@@ -40,6 +41,7 @@ struct ThreadScratch {
   float* maxima = nullptr;         // [kScoreRows, groups]
   int32_t* n_visible = nullptr;    // [kScoreRows, groups]
   uint64_t* best = nullptr;        // [top_k_blocks]
+  uint64_t bytes_read = 0;         // of the cache, since the device was made
 };
 
 // Rows of a matrix, in the listed order or (ids null) as they lie.
@@ -56,10 +58,11 @@ enum class Sink : uint8_t {
   kRaw,      // stored as it is
 };
 
-// Neighbouring rows of one sequence that one work item handles together.
+// Rows that work items handle together, since they have blocks of the cache in common:
+// tile_rows_[first, first + n_rows).
 struct RowTile {
-  size_t sequence = 0;
-  size_t first_row = 0, n_rows = 0;
+  size_t first = 0, n_rows = 0;
+  size_t end_block = 0;    // scoring: one behind the last block that a row wants scored
   size_t first_score = 0;  // of scores_: first row of this tile in the pass
   size_t first_item = 0;
 };
@@ -117,6 +120,7 @@ class CpuDevice final : public Device {
   std::vector<int32_t> selected_blocks(int row, int group) const override;
   std::vector<int32_t> chosen_experts(int row) const override;
   std::vector<float> expert_weights(int row) const override;
+  uint64_t bytes_read() const override;
 
  private:
   struct Router {
@@ -133,10 +137,19 @@ class CpuDevice final : public Device {
     return {static_cast<const float*>(x.data), padded(static_cast<size_t>(x.width)), nullptr};
   }
   const float* norm_weight(NormId id) const { return norms_[static_cast<size_t>(id)]; }
-  void index_rows(const Batch& batch);
   uint8_t* layer_tiles(int layer, int32_t block) const {
     return cache_.data() + layout_.offset(layer, block, n_blocks_);
   }
+
+  // row_tiles.cpp
+  void index_rows(const Batch& batch);
+  int32_t block_id(const Batch& batch, size_t row, size_t block) const;
+  size_t tile_row(const RowTile& tile, size_t i) const {
+    return static_cast<size_t>(tile_rows_[tile.first + i]);
+  }
+  void add_to_tile(size_t row, bool starts_tile);
+  void attend_tiles(const Batch& batch);
+  size_t score_tiles(const Batch& batch);
 
   // linear.cpp
   size_t panels_per_item(size_t n_panels) const;
@@ -158,8 +171,9 @@ class CpuDevice final : public Device {
   // select.cpp
   size_t n_local() const { return static_cast<size_t>(shape_.local_blocks); }
   void keep_all(size_t row, size_t n_visible_blocks);
-  size_t score_tiles(const Batch& batch);
   void run_pass(int layer, const Batch& batch, Rows projected, size_t first_tile, size_t end_tile);
+  void score_block(int layer, const Batch& batch, const RowTile& tile, size_t first, size_t end,
+                   size_t block, size_t score_stride, ThreadScratch& scratch);
   void score_item(int layer, const Batch& batch, Rows projected, const RowTile& tile,
                   size_t first_block, size_t end_block, size_t score_stride,
                   ThreadScratch& scratch);
@@ -171,7 +185,7 @@ class CpuDevice final : public Device {
   size_t lane_tiles(size_t n_rows) const;
   LaneSegment lane_segment(size_t segment) const;
   float* state(const ThreadScratch& scratch, size_t segment) const;
-  void attend_tiles(const Batch& batch);
+  void load_block(int layer, int32_t id, size_t group, size_t n_keys, ThreadScratch& scratch) const;
   void attend_item(int layer, const Batch& batch, const RowTile& tile, size_t group, bool sparse,
                    Rows projected, Rows out, ThreadScratch& scratch);
   void attend_rows(const RowTile& tile, const int32_t* visible, ThreadScratch& scratch) const;
@@ -194,6 +208,7 @@ class CpuDevice final : public Device {
 
   Arena arena_;
   size_t weights_bytes_ = 0;
+  uint64_t weight_bytes_read_ = 0;
   std::vector<PackedLinear> linears_;
   std::vector<PackedMlp> mlps_;
   std::vector<const float*> norms_;
@@ -215,9 +230,12 @@ class CpuDevice final : public Device {
   size_t n_scores_ = 0;
 
   // Of the current step.
-  std::vector<int> row_position_, row_sequence_;
+  std::vector<int> row_position_;
+  std::vector<int32_t> row_sequence_;
+  std::vector<int32_t> sequence_order_;  // sequences that share blocks lie side by side
   std::vector<RowTile> tiles_;
-  std::vector<int32_t> selected_;  // [max_rows, groups, top_k_blocks], ascending, kNoBlock behind
+  std::vector<int32_t> tile_rows_;  // rows in the order of the tiles
+  std::vector<int32_t> selected_;   // [max_rows, groups, top_k_blocks], ascending, kNoBlock behind
 
   std::vector<double> inverse_frequencies_;
   float* rope_ = nullptr;           // [max_rows, cos | sin, rotary_dim / 2]

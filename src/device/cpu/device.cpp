@@ -140,7 +140,9 @@ Result<Ok> CpuDevice::reserve(int max_rows) {
   row_position_.resize(max_rows_);
   row_sequence_.resize(max_rows_);
   rope_position_.assign(max_rows_, -1);
+  sequence_order_.reserve(max_rows_);
   tiles_.reserve(max_rows_);
+  tile_rows_.reserve(max_rows_);
   selected_.assign(max_rows_ * static_cast<size_t>(shape_.n_kv_heads * shape_.top_k_blocks),
                    kNoBlock);
   chosen_.resize(max_rows_ * k);
@@ -162,7 +164,8 @@ Result<Ok> CpuDevice::fit_scratch() {
   const size_t n_slots = max_rows_ * static_cast<size_t>(shape_.n_experts_per_token + 1);
   const size_t state_floats = (kHeadDim + 2) * std::min(kLanes, heads_per_group());
   n_scores_ = std::max(kScoreFloats, n_groups * static_cast<size_t>(n_blocks_));
-  std::vector<ThreadScratch> threads(static_cast<size_t>(pool_.n_threads()));
+  std::vector<ThreadScratch> threads = scratch_;
+  threads.resize(static_cast<size_t>(pool_.n_threads()));
   const auto carve = [&](Carver memory) {
     activations_ = memory.take<float>(n_slots * activation_stride_);
     router_scores_ = memory.take<float>(max_rows_ * padded(static_cast<size_t>(shape_.n_experts)));
@@ -226,23 +229,11 @@ std::span<uint8_t> CpuDevice::block_bytes(int layer, int block) {
 
 // ---- small steps
 
-void CpuDevice::index_rows(const Batch& batch) {
-  CHECK(static_cast<size_t>(batch.n_rows()) <= max_rows_, "%d rows of %zu", batch.n_rows(),
-        max_rows_);
-  for (size_t s = 0; s < batch.sequences.size(); ++s) {
-    const SequenceSpan& sequence = batch.sequences[s];
-    for (int i = 0; i < sequence.n_rows; ++i) {
-      const size_t row = static_cast<size_t>(sequence.first_row + i);
-      row_position_[row] = sequence.first_position + i;
-      row_sequence_[row] = static_cast<int>(s);
-    }
-  }
-}
-
 void CpuDevice::embed(EmbeddingId table, std::span<const int32_t> tokens, Rows x) {
   const MatrixView& view = embeddings_[static_cast<size_t>(table)];
   CHECK(view.n_in == static_cast<size_t>(x.width), "embedding of %zu into %d", view.n_in, x.width);
   const uint16_t* const values = reinterpret_cast<const uint16_t*>(view.values);
+  weight_bytes_read_ += tokens.size() * view.n_in * sizeof(uint16_t);
   pool_.parallel_for(tokens.size(), [&](size_t i) {
     const size_t token = static_cast<size_t>(tokens[i]);
     CHECK(token < view.n_out, "token %d of %zu", tokens[i], view.n_out);
@@ -272,6 +263,12 @@ std::vector<int32_t> CpuDevice::chosen_experts(int row) const {
 std::vector<float> CpuDevice::expert_weights(int row) const {
   const float* const first = chosen_weights_.data() + row * shape_.n_experts_per_token;
   return {first, first + shape_.n_experts_per_token};
+}
+
+uint64_t CpuDevice::bytes_read() const {
+  uint64_t total = weight_bytes_read_;
+  for (const ThreadScratch& thread : scratch_) total += thread.bytes_read;
+  return total;
 }
 
 }  // namespace cpu

@@ -84,7 +84,10 @@ void CpuDevice::run_linear(const PackedLinear& w, const RowSource& x, size_t n_r
     return (part.matrix.panels.n_panels + step - 1) / step;
   };
   size_t n_items = 0;
-  for (const PackedLinear::Part& part : w.parts) n_items += items_of(part);
+  for (const PackedLinear::Part& part : w.parts) {
+    n_items += items_of(part);
+    weight_bytes_read_ += part.matrix.bytes();
+  }
   pool_.parallel_for(n_items, [&](size_t item, size_t thread) {
     size_t i_part = 0;
     while (item >= items_of(w.parts[i_part])) item -= items_of(w.parts[i_part++]);

@@ -147,6 +147,7 @@ void CpuDevice::run_mlps(Rows h, size_t n_rows, size_t n_choices, bool shared, R
   for (Segment& segment : segments_) {
     segment.first_item = n_items;
     n_items += (segment.mlp->gate.panels.n_panels + step - 1) / step;
+    weight_bytes_read_ += segment.mlp->bytes();
   }
   const RowSource input = source(h);
   pool_.parallel_for(n_items, [&](size_t item, size_t thread) {

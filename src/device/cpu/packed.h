@@ -17,6 +17,8 @@ namespace minim::cpu {
 struct PackedMatrix {
   Panels panels;
   size_t n_out = 0;
+
+  size_t bytes() const { return panels.n_panels * panel_bytes(panels.format, panels.n_in); }
 };
 
 // Rows of several matrices, one below the other; part i makes output columns [column, column +
@@ -32,6 +34,8 @@ struct PackedLinear {
 
 struct PackedMlp {
   PackedMatrix gate, up, down;
+
+  size_t bytes() const { return gate.bytes() + up.bytes() + down.bytes(); }
 };
 
 // Repacks a matrix into the arena, in parallel. kF32 views become kF32 panels; `as_f32` widens bf16

@@ -1,12 +1,13 @@
 // Block selection: which blocks of its past a row attends to, per group.
 //
-// Scoring reads every index key of the past, so it is arranged by tile of keys: a few neighbouring
-// rows of a sequence pass over the blocks together, and a tile is unpacked once for all their rows
-// and groups. Forced blocks are never scored, and rows whose whole past fits the budget are not
-// scored at all. Scores go to a table [row, group, block] of bounded size; steps that need more
-// take several passes. Then each (row, group) keeps its best by one 64-bit key in which ties are
-// impossible, so that any split of the work gives the same list. (Running lists inside the scoring
-// items lost: decode cuts one row's past into many items, whose lists would have to be merged.)
+// Scoring reads every index key of the past, so it is arranged by tile of keys: the rows of a tile
+// (row_tiles.cpp) pass over the blocks together, and a block's keys are unpacked once for all rows
+// that have it and all groups. Forced blocks are never scored, and rows whose whole past fits the
+// budget are not scored at all. Scores go to a table [row, group, block] of bounded size; steps
+// that need more take several passes. Then each (row, group) keeps its best by one 64-bit key in
+// which ties are impossible, so that any split of the work gives the same list. (Running lists
+// inside the scoring items lost: decode cuts one row's past into many items, whose lists would have
+// to be merged.)
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -28,8 +29,6 @@ namespace {
 
 constexpr size_t kMinItemBlocks = 4, kMaxItemBlocks = 64;
 
-size_t own_block(int position) { return static_cast<size_t>(position) / kBlockTokens; }
-
 }  // namespace
 
 void CpuDevice::keep_all(size_t row, size_t n_visible_blocks) {
@@ -43,59 +42,47 @@ void CpuDevice::keep_all(size_t row, size_t n_visible_blocks) {
   }
 }
 
-// Cuts the rows that need scores into tiles_; the others are settled here. Returns the largest
-// number of blocks of a row.
-size_t CpuDevice::score_tiles(const Batch& batch) {
-  const size_t budget = static_cast<size_t>(shape_.top_k_blocks);
+// Scores of one block for rows [first, end) of a tile, which all have it in the same place.
+void CpuDevice::score_block(int layer, const Batch& batch, const RowTile& tile, size_t first,
+                            size_t end, size_t block, size_t score_stride, ThreadScratch& scratch) {
   const size_t n_groups = static_cast<size_t>(shape_.n_kv_heads);
-  size_t most_blocks = 0;
-  tiles_.clear();
-  for (size_t s = 0; s < batch.sequences.size(); ++s) {
-    const SequenceSpan& sequence = batch.sequences[s];
-    size_t row = static_cast<size_t>(sequence.first_row);
-    const size_t end = row + static_cast<size_t>(sequence.n_rows);
-    for (; row < end && own_block(row_position_[row]) < budget; ++row) {
-      keep_all(row, own_block(row_position_[row]) + 1);
-    }
-    while (row < end) {
-      const size_t n_blocks = own_block(row_position_[end - 1]) + 1;
-      const size_t fitting = std::max<size_t>(1, n_scores_ / (n_groups * n_blocks));
-      const size_t n = std::min({kScoreRows, end - row, fitting});
-      tiles_.push_back({.sequence = s, .first_row = row, .n_rows = n});
-      most_blocks = std::max(most_blocks, n_blocks);
-      row += n;
-    }
+  const size_t n_queries = (end - first) * n_groups;
+  for (size_t i = 0; i < n_queries; ++i) {
+    const int position = row_position_[tile_row(tile, first + i / n_groups)];
+    scratch.n_visible[i] =
+        std::min(position - static_cast<int>(block) * kBlockTokens + 1, kBlockTokens);
   }
-  return most_blocks;
+  const int32_t id = block_id(batch, tile_row(tile, first), block);
+  kernels_.index_scores(static_cast<TileFormat>(layout_.formats.index), mode_,
+                        layer_tiles(layer, id) + layout_.index_tile(),
+                        scratch.index_queries + first * n_groups * kHeadDim, n_queries,
+                        scratch.n_visible, scratch.maxima);
+  scratch.bytes_read += kv_tile_bytes(layout_.formats.index);
+  float* const out = scores_ + (tile.first_score + first) * n_groups * score_stride + block;
+  for (size_t i = 0; i < n_queries; ++i) out[i * score_stride] = scratch.maxima[i];
 }
 
 void CpuDevice::score_item(int layer, const Batch& batch, Rows projected, const RowTile& tile,
                            size_t first_block, size_t end_block, size_t score_stride,
                            ThreadScratch& scratch) {
-  const size_t n_groups = static_cast<size_t>(shape_.n_kv_heads);
-  const size_t width = n_groups * kHeadDim;
+  const size_t width = static_cast<size_t>(shape_.n_kv_heads) * kHeadDim;
   const size_t column = static_cast<size_t>(shape_.n_heads + 2 * shape_.n_kv_heads) * kHeadDim;
   for (size_t i = 0; i < tile.n_rows; ++i) {
-    std::copy_n(row(projected, tile.first_row + i) + column, width,
+    std::copy_n(row(projected, tile_row(tile, i)) + column, width,
                 scratch.index_queries + i * width);
   }
-  const int* const positions = row_position_.data() + tile.first_row;
-  const std::span<const int32_t> blocks = batch.sequences[tile.sequence].blocks;
-  size_t first = 0;  // positions ascend, so the rows that want a block's score are the last ones
   for (size_t block = first_block; block < end_block; ++block) {
-    while (first < tile.n_rows && own_block(positions[first]) < block + n_local()) ++first;
-    if (first == tile.n_rows) return;
-    const size_t n_queries = (tile.n_rows - first) * n_groups;
-    for (size_t i = 0; i < n_queries; ++i) {
-      const int behind = positions[first + i / n_groups] - static_cast<int>(block) * kBlockTokens;
-      scratch.n_visible[i] = std::min(behind + 1, kBlockTokens);
+    const auto wanted = [&](size_t i) {
+      const size_t row = tile_row(tile, i);
+      const bool scored = own_block(row_position_[row]) >= block + n_local();
+      return scored ? block_id(batch, row, block) : kNoBlock;
+    };
+    for (size_t first = 0, end = 0; first < tile.n_rows; first = end) {
+      const int32_t id = wanted(first);
+      for (end = first + 1; end < tile.n_rows && wanted(end) == id;) ++end;
+      if (id == kNoBlock) continue;
+      score_block(layer, batch, tile, first, end, block, score_stride, scratch);
     }
-    kernels_.index_scores(static_cast<TileFormat>(layout_.formats.index), mode_,
-                          layer_tiles(layer, blocks[block]) + layout_.index_tile(),
-                          scratch.index_queries + first * width, n_queries, scratch.n_visible,
-                          scratch.maxima);
-    float* const out = scores_ + (tile.first_score + first) * n_groups * score_stride + block;
-    for (size_t i = 0; i < n_queries; ++i) out[i * score_stride] = scratch.maxima[i];
   }
 }
 
@@ -129,13 +116,10 @@ void CpuDevice::run_pass(int layer, const Batch& batch, Rows projected, size_t f
                          size_t end_tile) {
   const size_t n_groups = static_cast<size_t>(shape_.n_kv_heads);
   const size_t n_init = static_cast<size_t>(shape_.init_blocks);
-  const auto end_of = [&](const RowTile& tile) {  // one behind the last block to score
-    return own_block(row_position_[tile.first_row + tile.n_rows - 1]) + 1 - n_local();
-  };
   size_t total = 0, score_stride = 0;
   for (size_t t = first_tile; t < end_tile; ++t) {
-    total += end_of(tiles_[t]) - n_init;
-    score_stride = std::max(score_stride, end_of(tiles_[t]));
+    total += tiles_[t].end_block - n_init;
+    score_stride = std::max(score_stride, tiles_[t].end_block);
   }
   const size_t wanted_items = 8 * static_cast<size_t>(pool_.n_threads());
   const size_t step = std::clamp(total / wanted_items, kMinItemBlocks, kMaxItemBlocks);
@@ -143,7 +127,7 @@ void CpuDevice::run_pass(int layer, const Batch& batch, Rows projected, size_t f
   for (size_t t = first_tile; t < end_tile; ++t) {
     tiles_[t].first_item = n_items;
     tiles_[t].first_score = n_rows;
-    n_items += (end_of(tiles_[t]) - n_init + step - 1) / step;
+    n_items += (tiles_[t].end_block - n_init + step - 1) / step;
     n_rows += tiles_[t].n_rows;
   }
   const RowTile* const begin = tiles_.data() + first_tile;
@@ -155,12 +139,12 @@ void CpuDevice::run_pass(int layer, const Batch& batch, Rows projected, size_t f
         1;
     const size_t first_block = n_init + (item - tile->first_item) * step;
     score_item(layer, batch, projected, *tile, first_block,
-               std::min(first_block + step, end_of(*tile)), score_stride, scratch_[thread]);
+               std::min(first_block + step, tile->end_block), score_stride, scratch_[thread]);
   });
   pool_.parallel_for(static_cast<size_t>(end - begin), [&](size_t i, size_t thread) {
     const RowTile& tile = begin[i];
     for (size_t r = 0; r < tile.n_rows; ++r) {
-      choose(tile.first_row + r, scores_ + (tile.first_score + r) * n_groups * score_stride,
+      choose(tile_row(tile, r), scores_ + (tile.first_score + r) * n_groups * score_stride,
              score_stride, scratch_[thread]);
     }
   });
