@@ -34,6 +34,8 @@ LIBRARIES = {
     "pcre2.h": r"text/[^/]*pcre2\.cpp",
     "xgrammar/": r"text/grammar_xgrammar\.cpp",
     "dlpack/": r"text/grammar_xgrammar\.cpp",
+    "sqlite3.h": r"engine/disk_index_sqlite\.cpp",
+    "xxhash.h": r"engine/segment_file\.cpp",
     "CLI/": r"apps/[^/]*\.cpp",
     "histedit.h": r"apps/[^/]*\.cpp",
     "editline/": r"apps/[^/]*\.cpp",
@@ -42,7 +44,7 @@ JSON_FREE = re.compile(r"(kernels|device|model|engine)/.*\.(h|inl)")
 SYSTEM = re.compile(
     r"[a-z_0-9]+"  # C++
     r"|(locale|stdio|stdlib|string|signal|time)\.h"  # C
-    r"|(sys|linux)/\w+\.h|(fcntl|poll|pthread|sched|termios|unistd)\.h"  # POSIX and Linux
+    r"|(sys|linux)/\w+\.h|(dirent|fcntl|poll|pthread|sched|termios|unistd)\.h"  # POSIX and Linux
     r"|(cpuid|immintrin|xmmintrin)\.h")  # processor
 
 

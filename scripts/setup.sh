@@ -5,13 +5,14 @@
 set -euo pipefail
 
 run_packages=(build-essential cmake ninja-build pkg-config ccache
-              libfmt-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libedit-dev)
+              libfmt-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libedit-dev
+              libsqlite3-dev libxxhash-dev)
 # python3 and pip fetch xgrammar's source, and the chat template of the family for one test; without them structured
 # output is off and the tests of both are skipped.
 test_packages=(git python3 python3-pip python3-jsonschema libgtest-dev libgmock-dev
                clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev)
 
-libraries=(fmt nlohmann_json CLI11 libpcre2-8 libedit)  # as pkg-config calls them
+libraries=(fmt nlohmann_json CLI11 libpcre2-8 libedit sqlite3 libxxhash)  # as pkg-config calls them
 case ${1:-run} in
   run) wanted=("${run_packages[@]}") ;;
   test) wanted=("${run_packages[@]}" "${test_packages[@]}"); libraries+=(gtest gmock) ;;
