@@ -45,10 +45,6 @@ double largest_finite(const float* logits) {
   return largest;
 }
 
-double finite_or_never(float x) {
-  return std::abs(x) <= kLargestFloat ? static_cast<double>(x) : kNever;
-}
-
 }  // namespace
 
 bool ahead(const Candidate& a, const Candidate& b) {
@@ -97,14 +93,15 @@ void LogitRow::read(size_t block, double* out) const {
     const uint32_t bits = open_[block * kWords + w];
     double* to = out + 32 * w;
     const float* from = logits_.data() + first + 32 * w;
-    if (bits == ~uint32_t{0}) {
-      for (size_t i = 0; i < 32; ++i) to[i] = finite_or_never(from[i]);
+    if (std::popcount(bits) > 16 && first + 32 * (w + 1) <= vocab_) {
+      finite_or_never(from, 32, to);
+      for (uint32_t left = ~bits; left != 0; left &= left - 1) to[std::countr_zero(left)] = kNever;
       continue;
     }
     std::fill(to, to + 32, kNever);
     for (uint32_t left = bits; left != 0; left &= left - 1) {
       const int i = std::countr_zero(left);
-      to[i] = finite_or_never(from[i]);
+      if (std::isfinite(from[i])) to[i] = from[i];
     }
   }
   const auto least = std::lower_bound(
@@ -129,7 +126,7 @@ void LogitRow::start(std::span<const float> logits, std::span<const Candidate> a
       block_max_[block] = largest_finite(logits_.data() + block * kSoftmaxBlock);
     } else {
       read(block, values);
-      block_max_[block] = *std::max_element(values, values + kSoftmaxBlock);
+      block_max_[block] = largest_of(values);
     }
     largest_ = std::max(largest_, block_max_[block]);
   }

@@ -24,26 +24,15 @@ using Best = std::array<std::pair<double, int32_t>, kMaxTop + 1>;  // one place 
 void read_block(std::span<const float> logits, const TokenMask& allowed, size_t first,
                 double* out) {
   const size_t n = std::min(kSoftmaxBlock, logits.size() - first);
-  for (size_t i = 0; i < n; ++i) {
-    const float x = logits[first + i];
-    out[i] = std::abs(x) <= std::numeric_limits<float>::max() ? static_cast<double>(x) : kNever;
+  finite_or_never(logits.data() + first, n / 4 * 4, out);
+  std::fill(out + n / 4 * 4, out + kSoftmaxBlock, kNever);
+  for (size_t i = n / 4 * 4; i < n; ++i) {
+    if (std::isfinite(logits[first + i])) out[i] = static_cast<double>(logits[first + i]);
   }
-  std::fill(out + n, out + kSoftmaxBlock, kNever);
   if (allowed.empty() || std::memchr(allowed.data() + first, 0, n) == nullptr) return;
   for (size_t i = 0; i < n; ++i) {
     if (allowed[first + i] == 0) out[i] = kNever;
   }
-}
-
-double largest_of(const double* values) {
-  std::array<double, 8> lanes;
-  lanes.fill(kNever);
-  for (size_t i = 0; i < kSoftmaxBlock; i += lanes.size()) {
-    for (size_t lane = 0; lane < lanes.size(); ++lane) {
-      lanes[lane] = values[i + lane] > lanes[lane] ? values[i + lane] : lanes[lane];
-    }
-  }
-  return *std::max_element(lanes.begin(), lanes.end());
 }
 
 // Puts the block's values into the `k` best so far; equal values stay in order of the ids.

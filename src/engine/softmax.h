@@ -4,6 +4,7 @@
 // gives one text everywhere. Private to the engine.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +38,36 @@ inline DoublePair exp_of_negative(DoublePair x) {
 }
 
 inline double exp_of_negative(double x) { return exp_of_negative(DoublePair{x, x})[0]; }
+
+// `n` logits (a multiple of 4) as doubles, -inf for those that are not finite.
+inline void finite_or_never(const float* logits, size_t n, double* out) {
+  using FloatQuad = float __attribute__((vector_size(16)));
+  using FloatPair = float __attribute__((vector_size(8)));
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  constexpr float kOut = -std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < n; i += 4) {
+    FloatQuad x;
+    std::memcpy(&x, logits + i, sizeof x);
+    x = x <= kLargest ? x : FloatQuad{kOut, kOut, kOut, kOut};  // NaN compares false
+    const DoublePair low = __builtin_convertvector((FloatPair{x[0], x[1]}), DoublePair);
+    const DoublePair high = __builtin_convertvector((FloatPair{x[2], x[3]}), DoublePair);
+    std::memcpy(out + i, &low, sizeof low);
+    std::memcpy(out + i + 2, &high, sizeof high);
+  }
+}
+
+// Of kSoftmaxBlock values without NaN.
+inline double largest_of(const double* values) {
+  DoublePair lanes[2] = {{kNever, kNever}, {kNever, kNever}};
+  for (size_t i = 0; i < kSoftmaxBlock; i += 4) {
+    for (size_t lane = 0; lane < 2; ++lane) {
+      DoublePair x;
+      std::memcpy(&x, values + i + 2 * lane, sizeof x);
+      lanes[lane] = x > lanes[lane] ? x : lanes[lane];
+    }
+  }
+  return std::max(std::max(lanes[0][0], lanes[0][1]), std::max(lanes[1][0], lanes[1][1]));
+}
 
 // values[i] = e^((values[i] - largest) / temperature), for kSoftmaxBlock values up to `largest`.
 inline void to_weights(double* values, double largest, double temperature) {
