@@ -180,6 +180,11 @@ void BlockPool::take_out(int32_t block) {
   b.references = 1;
 }
 
+void BlockPool::unseal(int32_t block) {
+  CHECK(at(block).references > 0, "block %d is free", block);
+  forget(block);
+}
+
 void BlockPool::forget(int32_t block) {
   Block& b = at(block);
   if (b.sealed) sealed_.erase(b.key);

@@ -47,6 +47,8 @@ class BlockPool {
   bool seal(int32_t block, const BlockKey& key);
   const BlockKey* key(int32_t block) const;  // null: not sealed
   std::optional<int32_t> find(const BlockKey& key) const;
+  // The content of a referenced block is not what its key promises: the key is forgotten.
+  void unseal(int32_t block);
 
   // A partly filled block: `tokens` of it (1 to kBlockTokens) are written, behind the block
   // `parent` (the root key for a first block). Said of a block without key, just before its last

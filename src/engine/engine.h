@@ -21,9 +21,9 @@ struct EngineOptions {
   int max_sequences = 16;  // that run at once; a step's rows with logits
   int max_queue = 256;     // requests that wait; one more is refused
   double decode_slack =
-      0.15;              // how much longer prefills of others may make decoding; < 0: no limit
-  TokenMask token_mask;  // ids that may ever come; empty: all
-  KvTierOptions tiers;
+      0.15;                   // how much longer prefills of others may make decoding; < 0: no limit
+  TokenMask token_mask = {};  // ids that may ever come; empty: all
+  KvTierOptions tiers = {};
 };
 
 struct EngineStats {
@@ -40,6 +40,8 @@ struct EngineStats {
   uint64_t step_bytes = 0;  // weights and cache read
   KvTiers::Stats tiers;
 };
+
+class EngineLoop;
 
 class Engine {
  public:
@@ -69,9 +71,8 @@ class Engine {
   void check_invariants() const;
 
  private:
-  class Loop;
-  explicit Engine(std::unique_ptr<Loop> loop);
-  std::unique_ptr<Loop> loop_;
+  explicit Engine(std::unique_ptr<EngineLoop> loop);
+  std::unique_ptr<EngineLoop> loop_;
 };
 
 }  // namespace minim

@@ -46,6 +46,31 @@ KvLayout layout_of(const Config& config, const RuntimeOptions& options) {
   return make_kv_layout(formats, config.n_kv_heads, std::move(has_index), options.order);
 }
 
+std::string_view format_name(KvFormat format) {
+  switch (format) {
+    case KvFormat::kBf16:
+      return "bf16";
+    case KvFormat::kFp8E4m3:
+      return "fp8_e4m3";
+    case KvFormat::kNvfp4:
+      return "nvfp4";
+  }
+  return "";
+}
+
+// Bump `minim-1` whenever the same tokens give other bytes.
+std::string cache_scope_of(const KvLayout& layout, const RuntimeOptions& options,
+                           std::string_view weights) {
+  return fmt::format(
+      "minim-1 kv={} index={} order={} heads={} layers={} block={} attention={} "
+      "numerics={} weights={}",
+      format_name(layout.formats.main), format_name(layout.formats.index),
+      layout.order == KvOrder::kBlockOuter ? "block" : "layer", layout.n_kv_heads,
+      layout.has_index.size(), layout.block_bytes,
+      options.attention == AttentionMode::kDirect ? "direct" : "gpu",
+      options.numerics == Numerics::kExact ? "exact" : "reference", weights);
+}
+
 // The naive device keeps lanes that are not quantised as doubles.
 size_t block_bytes_on(const KvLayout& layout, Numerics numerics) {
   const bool doubles =
@@ -147,6 +172,7 @@ Result<std::unique_ptr<Runtime>> Runtime::load(const RuntimeOptions& options,
   const size_t cache = static_cast<size_t>(runtime->n_blocks_) * block_bytes;
   Result<Ok> space = check_space(cache, report.text_bytes, runtime->context_);
   if (!space) return space.error();
+  runtime->cache_scope_ = cache_scope_of(runtime->layout_, options, "");
   runtime->unknown_tensors_ = std::move(report.unknown);
 
   Result<Weights> weights = load_weights(
@@ -162,6 +188,16 @@ Result<std::unique_ptr<Runtime>> Runtime::load(const RuntimeOptions& options,
   if (!model) return model.error();
   runtime->model_ = *std::move(model);
   return runtime;
+}
+
+Result<Ok> check_tokens(std::span<const int32_t> tokens, int vocab) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && tokens[i] < vocab) continue;
+    return Error{Code::kInvalid, fmt::format("token {} at position {} is not in the vocabulary "
+                                             "(ids 0 to {})",
+                                             tokens[i], i, vocab - 1)};
+  }
+  return Ok{};
 }
 
 }  // namespace minim

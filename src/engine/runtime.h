@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,10 +56,14 @@ class Runtime {
   Device& device() { return *device_; }
   int context() const { return context_; }
   int chunk() const { return chunk_; }
+  int max_rows() const { return model_->max_rows(); }  // of a step
   int n_blocks() const { return n_blocks_; }
   size_t cache_bytes() const { return static_cast<size_t>(n_blocks_) * layout_.block_bytes; }
   size_t weights_bytes() const { return device_->weights_bytes(); }
   const KvLayout& layout() const { return layout_; }
+  // What the bytes of a cached block depend on beside its tokens: formats and order of the lanes,
+  // how they are read, the numeric contract, the weights (BlockKeyScope::cache).
+  const std::string& cache_scope() const { return cache_scope_; }
   std::string_view isa() const { return isa_; }  // tier in use; "reference" for the naive device
   std::string_view rejected_isa() const { return rejected_; }  // tier that failed its self-test
   int n_threads() const { return n_threads_; }
@@ -73,9 +78,12 @@ class Runtime {
   std::unique_ptr<Device> device_;
   std::unique_ptr<Model> model_;
   KvLayout layout_;
-  std::string isa_, rejected_;
+  std::string isa_, rejected_, cache_scope_;
   std::vector<std::string> unknown_tensors_;
   int context_ = 0, chunk_ = 0, n_blocks_ = 0, n_threads_ = 0;
 };
+
+// kInvalid with the first id outside [0, vocab) and its position.
+Result<Ok> check_tokens(std::span<const int32_t> tokens, int vocab);
 
 }  // namespace minim

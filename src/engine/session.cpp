@@ -24,16 +24,6 @@ Session::Session(Runtime& runtime) : runtime_(runtime) {
 
 namespace {
 
-Result<Ok> check_tokens(std::span<const int32_t> tokens, int vocab) {
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] >= 0 && tokens[i] < vocab) continue;
-    return Error{Code::kInvalid, fmt::format("token {} at position {} is not in the vocabulary "
-                                             "(ids 0 to {})",
-                                             tokens[i], i, vocab - 1)};
-  }
-  return Ok{};
-}
-
 // One step of one sequence; logits of the last row when wanted.
 void step(Model& model, std::span<const int32_t> tokens, int first_position,
           std::span<const int32_t> blocks, std::span<float> logits) {
