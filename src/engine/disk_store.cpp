@@ -49,11 +49,13 @@ Result<Ok> DiskStore::load() {
   std::vector<IndexRow> rows;
   Result<DiskIndex> index =
       has_index ? DiskIndex::open(index_path(), rows) : Error{Code::kNotFound, "no index"};
-  if (index) {
+  if (index && !rows.empty()) {
     index_ = std::make_unique<DiskIndex>(std::move(*index));
     accept(rows);
   } else {
-    if (has_index) note(index.error().message + "; it was made again from the segments");
+    // An empty index beside segments is a lost one.
+    if (!index && has_index) note(index.error().message + "; it is made again from the segments");
+    index = Error{Code::kNotFound, "closed"};
     if (Result<Ok> rebuilt = rebuild(); !rebuilt) return rebuilt;
   }
   trim();
