@@ -221,11 +221,17 @@ class Writer {
     return sequence_expr({text_expr("["), std::move(rest), text_expr("]")});
   }
 
+  bool open_to_others(const SchemaNode& node) const {
+    if (!node.additional) return false;
+    const SchemaNode& others = nodes_[*node.additional];
+    return others.choice || others.types != 0;
+  }
+
   // How many other properties may follow; false if the counts cannot be kept.
   bool property_counts(const SchemaNode& node, int64_t n_required, int64_t& most, bool& not_empty) {
     const auto n = static_cast<int64_t>(node.properties.size());
     most = -1;
-    if (node.max_properties >= 0 && (node.additional || node.max_properties < n)) {
+    if (node.max_properties >= 0 && (open_to_others(node) || node.max_properties < n)) {
       if (n > 0) {
         fail("maxProperties", node, "beside optional \"properties\" it is not supported");
         return false;

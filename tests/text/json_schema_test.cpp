@@ -85,6 +85,8 @@ TEST_F(GrammarTest, CombinationsOfKeywordsMeanAllOfThem) {
        "+{\"a\": 1}", "+{\"b\": \"\"}", "-{}"},
       {R"({"allOf":[{"properties":{"a":{"type":"integer"}},"required":["a"]},{"properties":{"a":{"minimum":3}}}]})",
        "+{\"a\": 3}", "-{\"a\": 2}", "-{}"},
+      {R"({"properties":{"a":{},"b":{}},"maxProperties":2,"additionalProperties":false})",
+       "+{\"a\": 1, \"b\": 2}", "+{}", "-{\"c\": 1}"},
       {R"({"type":"object","minProperties":1,"maxProperties":2})", "+{\"a\": 1}", "-{}",
        "-{\"a\": 1, \"b\": 2, \"c\": 3}"},
       {R"({"type":"integer","enum":[1,"a",2,2.5]})", "+1", "+2", "-\"a\"", "-2.5"},
