@@ -23,6 +23,11 @@ constexpr std::string_view kEndCalls = "]<]minimax[>[</tool_call>";
 constexpr std::string_view kBeginCall = "]<]minimax[>[<invoke name=\"";
 constexpr std::string_view kEndCall = "]<]minimax[>[</invoke>\n";
 constexpr std::string_view kBegin = "]<]minimax[>[<", kEnd = "]<]minimax[>[</";
+// Room for segments is made beforehand, as moving them later costs as much as writing them: about
+// what a message with a call of two parameters has.
+constexpr size_t kSegmentsPerMessage = 12;
+constexpr size_t kMaxExpectedMessages = 1024;
+
 constexpr std::string_view kBeginItem = "]<]minimax[>[<item>", kEndItem = "]<]minimax[>[</item>";
 
 ToldMode told_mode(const Json* mode) {
@@ -45,6 +50,7 @@ class Renderer {
   std::optional<std::vector<PromptSegment>> run() {
     const Json* messages = member(vars_, "messages");
     if (!messages || !messages->is_array()) return std::nullopt;
+    out_.reserve(kSegmentsPerMessage * std::min(messages->size(), kMaxExpectedMessages));
     const size_t first = front(*messages);
     for (size_t i = first; i < messages->size() && !declined_; ++i) message(*messages, first, i);
     generation_prompt();

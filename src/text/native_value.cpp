@@ -19,15 +19,15 @@ using Array = Json::array_t;
 bool ordinary_value(const Json& value, int depth) {
   switch (value.type()) {
     case Json::value_t::string:
-      return valid_utf8(value.get_ref<const std::string&>());
+      return valid_utf8(*value.get_ptr<const std::string*>());
     case Json::value_t::array: {
-      const Array& items = value.get_ref<const Array&>();
+      const Array& items = *value.get_ptr<const Array*>();
       return depth < kMaxDepth && std::all_of(items.begin(), items.end(), [&](const Json& item) {
                return ordinary_value(item, depth + 1);
              });
     }
     case Json::value_t::object: {
-      const Object& members = value.get_ref<const Object&>();
+      const Object& members = *value.get_ptr<const Object*>();
       return depth < kMaxDepth && std::all_of(members.begin(), members.end(), [&](const auto& m) {
                return valid_utf8(m.first) && ordinary_value(m.second, depth + 1);
              });
@@ -42,9 +42,9 @@ bool ordinary_value(const Json& value, int depth) {
 
 void append_integer(const Json& value, std::string* out) {
   if (value.is_number_unsigned())
-    fmt::format_to(std::back_inserter(*out), "{}", value.get<uint64_t>());
+    *out += fmt::format_int(value.get<uint64_t>()).c_str();
   else
-    fmt::format_to(std::back_inserter(*out), "{}", value.get<int64_t>());
+    *out += fmt::format_int(value.get<int64_t>()).c_str();
 }
 
 void append_json_string(const std::string& text, std::string* out) {
@@ -66,8 +66,9 @@ void append_json_string(const std::string& text, std::string* out) {
 }  // namespace
 
 const Json* member(const Json& value, std::string_view name) {
-  if (!value.is_object()) return nullptr;
-  for (const auto& [key, item] : value.get_ref<const Object&>()) {
+  const Object* members = value.get_ptr<const Object*>();
+  if (!members) return nullptr;
+  for (const auto& [key, item] : *members) {
     if (key == name) return &item;
   }
   return nullptr;
@@ -95,7 +96,8 @@ bool truthy(const Json* value) {
 }
 
 bool equals(const Json* value, std::string_view text) {
-  return value && value->is_string() && value->get_ref<const std::string&>() == text;
+  const std::string* held = value ? value->get_ptr<const std::string*>() : nullptr;
+  return held && *held == text;
 }
 
 bool ordinary(const Json& vars) {

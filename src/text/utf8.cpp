@@ -29,6 +29,26 @@ Lead lead_of(uint8_t byte) {
   return {0, 0, 0};
 }
 
+constexpr uint64_t kHighBits = 0x8080808080808080u;
+
+uint64_t eight_bytes(const char* at) {
+  uint64_t eight;
+  std::memcpy(&eight, at, sizeof eight);
+  return eight;
+}
+
+// Without a way out of the loop, which compilers can make vectors of.
+bool is_ascii(std::string_view bytes) {
+  uint64_t all = 0;
+  if (bytes.size() < sizeof all) {
+    for (const char c : bytes) all |= static_cast<uint8_t>(c);
+    return (all & kHighBits) == 0;
+  }
+  const char* const last = bytes.data() + (bytes.size() - sizeof all);
+  for (const char* at = bytes.data(); at < last; at += sizeof all) all |= eight_bytes(at);
+  return ((all | eight_bytes(last)) & kHighBits) == 0;
+}
+
 bool is_continuation(char c) { return (static_cast<uint8_t>(c) & 0xC0) == 0x80; }
 
 }  // namespace
@@ -51,13 +71,10 @@ Utf8Element utf8_first(std::string_view bytes) {
 size_t valid_utf8_length(std::string_view bytes) {
   size_t at = 0;
   while (at < bytes.size()) {
-    uint64_t eight;
-    if (bytes.size() - at >= sizeof eight) {
-      std::memcpy(&eight, bytes.data() + at, sizeof eight);
-      if ((eight & 0x8080808080808080u) == 0) {
-        at += sizeof eight;
-        continue;
-      }
+    if (bytes.size() - at >= sizeof(uint64_t) &&
+        (eight_bytes(bytes.data() + at) & kHighBits) == 0) {
+      at += sizeof(uint64_t);
+      continue;
     }
     const Utf8Element element = utf8_first(bytes.substr(at));
     if (element.kind != Utf8Kind::kCharacter) break;
@@ -66,7 +83,9 @@ size_t valid_utf8_length(std::string_view bytes) {
   return at;
 }
 
-bool valid_utf8(std::string_view bytes) { return valid_utf8_length(bytes) == bytes.size(); }
+bool valid_utf8(std::string_view bytes) {
+  return is_ascii(bytes) || valid_utf8_length(bytes) == bytes.size();
+}
 
 char32_t utf8_code_point(std::string_view character) {
   const uint8_t first = static_cast<uint8_t>(character[0]);

@@ -78,6 +78,19 @@ TEST(Utf8, IllFormedTextIsSeen) {
                           "\xF4\x90\x80\x80", "\xF0\x9F\x99", "\xFF"}) {
     EXPECT_FALSE(valid_utf8(bad)) << bad;
   }
+  for (size_t size = 1; size < 40; ++size) {
+    std::string text(size, 'a');
+    EXPECT_TRUE(valid_utf8(text));
+    for (size_t at = 0; at < size; ++at) {
+      text[at] = '\x80';
+      EXPECT_FALSE(valid_utf8(text)) << at << " of " << size;
+      text[at] = 'a';
+      if (at + 1 == size) continue;
+      text.replace(at, 2, "\xC3\xA9");
+      EXPECT_TRUE(valid_utf8(text)) << at << " of " << size;
+      text.replace(at, 2, "aa");
+    }
+  }
 }
 
 TEST(Lexer, TokensCarryTheirLines) {
