@@ -16,8 +16,8 @@
 #include <unordered_map>
 
 #include "text/json_schema_nodes.h"
-#include "text/regex_grammar.h"
-#include "text/utf8.h"
+#include "text/json_schema_plain.h"
+#include "text/json_schema_reference.h"
 
 namespace minim {
 namespace {
@@ -38,77 +38,6 @@ std::string escaped_name(std::string name) {
     if (name[i] == '~' || name[i] == '/') name.replace(i, 1, name[i] == '~' ? "~0" : "~1");
   }
   return name;
-}
-
-std::optional<std::string> percent_decoded(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
-    const std::string_view hex = text.substr(i + 1, 2);
-    if (hex.size() < 2 || hex.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos) {
-      return std::nullopt;
-    }
-    out += static_cast<char>(std::stoi(std::string(hex), nullptr, 16));
-    i += 2;
-  }
-  return out;
-}
-
-unsigned type_bit(const std::string& name) {
-  if (name == "null") return kNullType;
-  if (name == "boolean") return kBooleanType;
-  if (name == "integer") return kIntegerType;
-  if (name == "number") return kNumberTypes;
-  if (name == "string") return kStringType;
-  return name == "array" ? kArrayType : kObjectType;
-}
-
-// The types that a keyword speaks of; 0: of all or none.
-unsigned types_of_keyword(std::string_view keyword) {
-  static constexpr struct {
-    std::string_view keyword;
-    unsigned types;
-  } kTable[] = {
-      {"properties", kObjectType},
-      {"required", kObjectType},
-      {"additionalProperties", kObjectType},
-      {"minProperties", kObjectType},
-      {"maxProperties", kObjectType},
-      {"items", kArrayType},
-      {"prefixItems", kArrayType},
-      {"additionalItems", kArrayType},
-      {"minItems", kArrayType},
-      {"maxItems", kArrayType},
-      {"pattern", kStringType},
-      {"minLength", kStringType},
-      {"maxLength", kStringType},
-      {"minimum", kNumberTypes},
-      {"maximum", kNumberTypes},
-      {"exclusiveMinimum", kNumberTypes},
-      {"exclusiveMaximum", kNumberTypes},
-  };
-  for (const auto& row : kTable) {
-    if (row.keyword == keyword) return row.types;
-  }
-  return 0;
-}
-
-unsigned type_of(const Json& value) {
-  if (value.is_null()) return kNullType;
-  if (value.is_boolean()) return kBooleanType;
-  if (value.is_string()) return kStringType;
-  if (value.is_array()) return kArrayType;
-  if (value.is_object()) return kObjectType;
-  if (value.is_number_integer()) return kIntegerType;
-  const std::optional<Decimal> decimal = decimal_of(value);
-  return decimal && !decimal->fraction.empty() ? kFractionType : kIntegerType;
-}
-
-int64_t count_of(const Json& number) {
-  return static_cast<int64_t>(std::min(number.get<double>(), 4e9));
 }
 
 class Reader {
@@ -237,84 +166,13 @@ class Reader {
   }
 
   const Json* resolve(const Json* schema, const std::string& reference) {
-    std::string_view fragment = reference;
-    const auto id = root_.is_object() ? root_.find("$id") : root_.end();
-    if (id != root_.end() && id->is_string() && !id->get_ref<const std::string&>().empty() &&
-        reference.starts_with(id->get_ref<const std::string&>())) {
-      fragment.remove_prefix(id->get_ref<const std::string&>().size());
-      if (fragment.empty()) fragment = "#";
-    }
-    const std::string quoted = dump_json(Json(reference));
-    if (inside_own_id(places_.at(schema))) {
-      return fail("$ref", schema, "inside a schema with an $id of its own it is not followed"),
-             nullptr;
-    }
-    if (!fragment.starts_with('#')) {
-      return fail("$ref", schema,
-                  fmt::format("{} is outside this schema; only #/… is followed", quoted)),
-             nullptr;
-    }
-    const std::optional<std::string> pointer = percent_decoded(fragment.substr(1));
-    if (!pointer || (!pointer->empty() && (*pointer)[0] != '/')) {
-      return fail("$ref", schema, fmt::format("{} is no JSON pointer", quoted)), nullptr;
-    }
-    const Json* at = &root_;
-    std::string place;
-    for (size_t i = 1; i <= pointer->size() && !pointer->empty();) {
-      if (at != &root_ && has_id(*at)) {
-        return fail("$ref", schema, fmt::format("{} leads through a schema with an $id", quoted)),
-               nullptr;
-      }
-      const size_t end = std::min(pointer->find('/', i), pointer->size());
-      at = step(*at, pointer->substr(i, end - i), place);
-      if (at == nullptr) {
-        return fail("$ref", schema, fmt::format("{} leads nowhere", quoted)), nullptr;
-      }
-      i = end + 1;
-    }
-    if (!at->is_object() && !at->is_boolean()) {
-      return fail("$ref", schema, fmt::format("{} leads to no schema", quoted)), nullptr;
-    }
-    places_.try_emplace(at, place);
-    return at;
-  }
-
-  static bool has_id(const Json& schema) {
-    const auto id = schema.is_object() ? schema.find("$id") : schema.end();
-    return id != schema.end() && id->is_string();
-  }
-
-  // References in there are relative to that schema, not to the whole.
-  bool inside_own_id(const std::string& place) const {
-    const Json* at = &root_;
-    std::string so_far;
-    for (size_t i = 1; i <= place.size() && !place.empty() && at != nullptr;) {
-      const size_t end = std::min(place.find('/', i), place.size());
-      at = step(*at, place.substr(i, end - i), so_far);
-      if (at != nullptr && has_id(*at)) return true;
-      i = end + 1;
-    }
-    return false;
-  }
-
-  static const Json* step(const Json& at, std::string token, std::string& place) {
-    place += "/" + token;
-    for (size_t i = 0; (i = token.find('~', i)) != std::string::npos; ++i) {
-      const std::string two = token.substr(i, 2);
-      if (two != "~0" && two != "~1") return nullptr;
-      token.replace(i, 2, two == "~0" ? "~" : "/");
-    }
-    if (at.is_object()) {
-      const auto found = at.find(token);
-      return found == at.end() ? nullptr : &*found;
-    }
-    if (!at.is_array() || token.empty() || token.size() > 6 ||
-        token.find_first_not_of("0123456789") != std::string::npos ||
-        (token.size() > 1 && token[0] == '0')) {
+    Result<SchemaTarget> target = follow_reference(root_, places_.at(schema), reference);
+    if (!target) {
+      if (!error_) error_ = target.error();
       return nullptr;
     }
-    const size_t index = std::stoul(token);
-    return index < at.size() ? &at[index] : nullptr;
+    places_.try_emplace(target->schema, std::move(target->place));
+    return target->schema;
   }
 
   void fill(size_t number, const Demands& demands) {
@@ -357,111 +215,24 @@ class Reader {
       typed = typed || schema.contains("type");
       for (const auto& [keyword, value] : schema.items()) {
         spoken_of |= types_of_keyword(keyword);
-        read_keyword(filled, demand.schema, keyword, value);
+        const std::optional<std::string> why = add_keyword(filled, keyword, value);
+        if (why) fail(keyword, demand.schema, *why);
       }
     }
     filled.written =
         typed || spoken_of == 0 || filled.values ? filled.types : filled.types & spoken_of;
-    if (filled.values) filter_values(filled, demands);
+    if (filled.values) read_values(filled, demands);
     if ((filled.types & kArrayType) != 0) read_array(filled, demands);
     if ((filled.types & kObjectType) != 0) read_object(filled, demands);
     result_.nodes[number] = std::move(filled);
   }
 
-  void read_keyword(SchemaNode& node, const Json* schema, const std::string& keyword,
-                    const Json& value) {
-    if (keyword == "type") {
-      unsigned types = 0;
-      if (value.is_string()) types = type_bit(value.get<std::string>());
-      if (value.is_array()) {
-        for (const Json& name : value) types |= type_bit(name.get<std::string>());
-      }
-      node.types &= types;
-    } else if (keyword == "enum" || keyword == "const") {
-      add_values(node, schema, keyword, value);
-    } else if (keyword == "minimum" || keyword == "exclusiveMinimum") {
-      node.range.raise_low({*decimal_of(value), keyword[0] == 'e'});
-    } else if (keyword == "maximum" || keyword == "exclusiveMaximum") {
-      node.range.lower_high({*decimal_of(value), keyword[0] == 'e'});
-    } else if (keyword == "minLength") {
-      node.min_length = std::max(node.min_length, count_of(value));
-    } else if (keyword == "maxLength") {
-      node.max_length = least_bound(node.max_length, count_of(value));
-    } else if (keyword == "minItems") {
-      node.min_items = std::max(node.min_items, count_of(value));
-    } else if (keyword == "maxItems") {
-      node.max_items = least_bound(node.max_items, count_of(value));
-    } else if (keyword == "minProperties") {
-      node.min_properties = std::max(node.min_properties, count_of(value));
-    } else if (keyword == "maxProperties") {
-      node.max_properties = least_bound(node.max_properties, count_of(value));
-    } else if (keyword == "pattern") {
-      one_text(node.pattern, schema, keyword, value);
-    } else if (keyword == "format") {
-      if (const std::optional<DecimalRange> range = format_range(value.get<std::string>())) {
-        if (range->low) node.range.raise_low(*range->low);
-        if (range->high) node.range.lower_high(*range->high);
-      } else {
-        one_text(node.format, schema, keyword, value);
-      }
-    }
-  }
-
-  static int64_t least_bound(int64_t a, int64_t b) { return a < 0 ? b : std::min(a, b); }
-
-  void one_text(std::optional<std::string>& text, const Json* schema, const std::string& keyword,
-                const Json& value) {
-    if (text && *text != value.get<std::string>()) {
-      return fail(keyword, schema, "two of them that must both hold are not supported");
-    }
-    text = value.get<std::string>();
-  }
-
-  static void add_values(SchemaNode& node, const Json*, const std::string& keyword,
-                         const Json& value) {
-    std::vector<const Json*> values;
-    if (keyword == "const") {
-      values.push_back(&value);
-    } else {
-      for (const Json& one : value) {
-        const bool seen = std::any_of(values.begin(), values.end(),
-                                      [&](const Json* other) { return *other == one; });
-        if (!seen) values.push_back(&one);
-      }
-    }
-    if (node.values) {
-      std::erase_if(*node.values, [&](const Json* old) {
-        return std::none_of(values.begin(), values.end(),
-                            [&](const Json* other) { return *other == *old; });
-      });
-    } else {
-      node.values = std::move(values);
-    }
-  }
-
-  // Leaves the values that the other keywords allow too.
-  void filter_values(SchemaNode& node, const Demands& demands) {
-    std::erase_if(*node.values, [&](const Json* value) {
-      const unsigned type = type_of(*value);
-      if ((type & node.types) == 0) return true;
-      if ((type & kNumberTypes) != 0 && node.range.bounded()) {
-        const std::optional<Decimal> decimal = decimal_of(*value);
-        return !decimal || !node.range.contains(*decimal);
-      }
-      if (type != kStringType) return false;
-      const auto length =
-          static_cast<int64_t>(count_code_points(value->get_ref<const std::string&>()));
-      return length < node.min_length || (node.max_length >= 0 && length > node.max_length);
-    });
+  void read_values(SchemaNode& node, const Demands& demands) {
+    filter_values(node);
     for (const Demand& demand : demands) {
-      for (const auto& [keyword, value] : demand.schema->items()) {
-        unsigned types = types_of_keyword(keyword) & (kArrayType | kObjectType);
-        if (keyword == "pattern" || (keyword == "format" && node.format)) types |= kStringType;
-        const bool concerned =
-            std::any_of(node.values->begin(), node.values->end(),
-                        [&](const Json* one) { return (type_of(*one) & types) != 0; });
-        if (concerned)
-          fail(keyword, demand.schema, "beside \"enum\" or \"const\" it is not supported");
+      for (const auto& member : demand.schema->items()) {
+        if (!speaks_of_values(node, member.key())) continue;
+        fail(member.key(), demand.schema, "beside \"enum\" or \"const\" it is not supported");
       }
     }
   }
