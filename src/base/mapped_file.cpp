@@ -80,4 +80,8 @@ void advise_will_need(std::span<const uint8_t> part) { advise(part, MADV_WILLNEE
 
 void advise_release(std::span<const uint8_t> part) { advise(part, MADV_DONTNEED, true); }
 
+void advise_scattered(std::span<const uint8_t> part) { advise(part, MADV_RANDOM, false); }
+
+void advise_in_order(std::span<const uint8_t> part) { advise(part, MADV_NORMAL, false); }
+
 }  // namespace minim

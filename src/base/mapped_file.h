@@ -35,5 +35,9 @@ void advise_will_need(std::span<const uint8_t> part);
 // Drops the pages that lie wholly inside: they leave the process's resident set, stay in the page
 // cache and come back by a fault.
 void advise_release(std::span<const uint8_t> part);
+// Reads of a few bytes here and there will come: no more is read from disk than they touch. Until
+// advise_in_order() says that this is over.
+void advise_scattered(std::span<const uint8_t> part);
+void advise_in_order(std::span<const uint8_t> part);
 
 }  // namespace minim

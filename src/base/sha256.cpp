@@ -64,6 +64,17 @@ void Sha256::update(std::string_view bytes) {
   }
 }
 
+void Sha256::update_number(uint64_t value) {
+  std::array<char, 8> bytes;
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(value >> 8 * i & 0xFF);
+  update({bytes.data(), bytes.size()});
+}
+
+void Sha256::update_field(std::string_view bytes) {
+  update_number(bytes.size());
+  update(bytes);
+}
+
 Sha256::Digest Sha256::finish() {
   const uint64_t bits = size_ * 8;
   const size_t held = size_ % held_.size();
@@ -84,14 +95,16 @@ Sha256::Digest Sha256::of(std::string_view bytes) {
   return hash.finish();
 }
 
-std::string sha256_hex(std::string_view bytes) {
+std::string to_hex(const Sha256::Digest& digest) {
   std::string hex;
-  for (const uint8_t byte : Sha256::of(bytes)) {
+  for (const uint8_t byte : digest) {
     constexpr std::string_view kDigits = "0123456789abcdef";
     hex += kDigits[byte >> 4];
     hex += kDigits[byte & 15];
   }
   return hex;
 }
+
+std::string sha256_hex(std::string_view bytes) { return to_hex(Sha256::of(bytes)); }
 
 }  // namespace minim

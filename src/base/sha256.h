@@ -14,6 +14,10 @@ class Sha256 {
   using Digest = std::array<uint8_t, 32>;
 
   void update(std::string_view bytes);
+  // Eight bytes, little-endian.
+  void update_number(uint64_t value);
+  // Length and bytes: a list of fields has one encoding, and no other list has the same.
+  void update_field(std::string_view bytes);
   // The digest of all bytes so far; the object is of no further use.
   Digest finish();
 
@@ -28,7 +32,8 @@ class Sha256 {
   uint64_t size_ = 0;               // bytes so far
 };
 
-// 64 lower-case hexadecimal digits.
+// 64 lower-case hexadecimal digits: of a digest, and of the digest of bytes.
+std::string to_hex(const Sha256::Digest& digest);
 std::string sha256_hex(std::string_view bytes);
 
 }  // namespace minim

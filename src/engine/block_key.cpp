@@ -16,17 +16,6 @@ namespace {
 constexpr std::string_view kRootWord = "minim.block_key.root.1";
 constexpr std::string_view kLinkWord = "minim.block_key.link.1";
 
-void put_number(Sha256& hash, uint64_t value) {
-  std::array<char, 8> bytes;
-  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(value >> 8 * i & 0xFF);
-  hash.update({bytes.data(), bytes.size()});
-}
-
-void put_field(Sha256& hash, std::string_view field) {
-  put_number(hash, field.size());
-  hash.update(field);
-}
-
 }  // namespace
 
 size_t BlockKeyHash::operator()(const BlockKey& key) const {
@@ -37,10 +26,10 @@ size_t BlockKeyHash::operator()(const BlockKey& key) const {
 
 BlockKey root_key(const BlockKeyScope& scope) {
   Sha256 hash;
-  put_field(hash, kRootWord);
-  put_field(hash, scope.cache);
-  put_field(hash, scope.adapter);
-  put_field(hash, scope.salt);
+  hash.update_field(kRootWord);
+  hash.update_field(scope.cache);
+  hash.update_field(scope.adapter);
+  hash.update_field(scope.salt);
   return hash.finish();
 }
 
@@ -51,9 +40,9 @@ BlockKey next_key(const BlockKey& parent, std::span<const int32_t> tokens) {
     bytes[i] = static_cast<char>(static_cast<uint32_t>(tokens[i / 4]) >> 8 * (i % 4) & 0xFF);
   }
   Sha256 hash;
-  put_field(hash, kLinkWord);
-  put_field(hash, {reinterpret_cast<const char*>(parent.data()), parent.size()});
-  put_field(hash, {bytes.data(), bytes.size()});
+  hash.update_field(kLinkWord);
+  hash.update_field({reinterpret_cast<const char*>(parent.data()), parent.size()});
+  hash.update_field({bytes.data(), bytes.size()});
   return hash.finish();
 }
 

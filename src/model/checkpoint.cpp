@@ -129,15 +129,16 @@ Result<Parts> split(std::span<const uint8_t> file, const std::string& path) {
 }  // namespace
 
 struct Checkpoint::State {
+  std::string dir;
   std::vector<Shard> shards;
   Tensors tensors;
   size_t total_bytes = 0;
 
-  Result<Ok> add_shard(const std::string& dir, const std::string& name);
+  Result<Ok> add_shard(const std::string& name);
   Result<Ok> check_index(const WeightMap& weight_map) const;
 };
 
-Result<Ok> Checkpoint::State::add_shard(const std::string& dir, const std::string& name) {
+Result<Ok> Checkpoint::State::add_shard(const std::string& name) {
   const std::string path = dir + "/" + name;
   Result<MappedFile> file = MappedFile::open(path);
   if (!file) {
@@ -183,6 +184,7 @@ Result<Ok> Checkpoint::State::check_index(const WeightMap& weight_map) const {
 
 Result<Checkpoint> Checkpoint::open(const std::string& model_dir) {
   auto state = std::make_unique<State>();
+  state->dir = model_dir;
   const std::string index_path = fmt::format("{}/{}", model_dir, kIndexName);
   const Result<std::optional<std::string>> index = read_plain_file(index_path);
   if (!index) return index.error();
@@ -201,7 +203,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& model_dir) {
     names = std::move(*listed);
   }
   for (const std::string& name : names) {
-    if (Result<Ok> added = state->add_shard(model_dir, name); !added) return added.error();
+    if (Result<Ok> added = state->add_shard(name); !added) return added.error();
   }
   if (Result<Ok> checked = state->check_index(weight_map); !checked) return checked.error();
   return Checkpoint(std::move(state));
@@ -226,6 +228,16 @@ std::vector<std::string_view> Checkpoint::names() const {
 
 size_t Checkpoint::total_bytes() const { return state_->total_bytes; }
 size_t Checkpoint::n_shards() const { return state_->shards.size(); }
+const std::string& Checkpoint::dir() const { return state_->dir; }
+
+std::vector<Checkpoint::ShardFile> Checkpoint::shards() const {
+  std::vector<ShardFile> files;
+  for (const Shard& shard : state_->shards) {
+    files.push_back({.name = shard.name, .bytes = shard.file.data()});
+  }
+  return files;
+}
+
 void Checkpoint::will_need(std::span<const uint8_t> data) const { advise_will_need(data); }
 void Checkpoint::release(std::span<const uint8_t> data) const { advise_release(data); }
 

@@ -58,6 +58,13 @@ class Checkpoint {
   std::vector<std::string_view> names() const;          // ascending
   size_t total_bytes() const;                           // of all tensors
   size_t n_shards() const;
+  const std::string& dir() const;  // as it was opened
+  // The files that hold the tensors, by name; their bytes as tensors' are.
+  struct ShardFile {
+    std::string_view name;
+    std::span<const uint8_t> bytes;
+  };
+  std::vector<ShardFile> shards() const;
   // Tells the system that these bytes will be read soon / are no longer needed (they stay valid,
   // but may be read again from disk).
   void will_need(std::span<const uint8_t> data) const;

@@ -27,5 +27,14 @@ TEST(Sha256, PiecesGiveTheDigestOfTheWhole) {
   }
 }
 
+TEST(Sha256, FieldsAreLengthAndBytes) {
+  Sha256 hash;
+  hash.update_number(0x0102030405060708);
+  hash.update_field("abc");
+  EXPECT_EQ(hash.finish(), Sha256::of(std::string_view("\x08\x07\x06\x05\x04\x03\x02\x01"
+                                                       "\x03\0\0\0\0\0\0\0abc",
+                                                       19)));
+}
+
 }  // namespace
 }  // namespace minim

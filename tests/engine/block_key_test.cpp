@@ -1,6 +1,5 @@
 #include "engine/block_key.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -12,12 +11,6 @@
 namespace minim {
 namespace {
 
-std::string hex(const BlockKey& key) {
-  std::string text;
-  for (const uint8_t byte : key) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
 std::vector<int32_t> counted(int first, int step, size_t n = kBlockTokens) {
   std::vector<int32_t> tokens(n);
   for (size_t i = 0; i < n; ++i) tokens[i] = first + step * static_cast<int32_t>(i);
@@ -27,11 +20,12 @@ std::vector<int32_t> counted(int first, int step, size_t n = kBlockTokens) {
 // Made by three lines of Python: length-prefixed fields, little-endian, through hashlib.sha256.
 TEST(BlockKey, T_k3_KeysAreThoseOfTheWrittenEncoding) {
   const BlockKey root = root_key({.cache = "cache", .adapter = "adapter", .salt = "salt"});
-  EXPECT_EQ(hex(root), "2c9757dbfa8f80291ecc7415c94249d7005d641d952bcfe05e651abd2bfef2c5");
-  EXPECT_EQ(hex(root_key({})), "2ba24db83ce77208af60c79031eaeb890c60e383a036aca1c6681d3a22dcfcf1");
+  EXPECT_EQ(to_hex(root), "2c9757dbfa8f80291ecc7415c94249d7005d641d952bcfe05e651abd2bfef2c5");
+  EXPECT_EQ(to_hex(root_key({})),
+            "2ba24db83ce77208af60c79031eaeb890c60e383a036aca1c6681d3a22dcfcf1");
   const BlockKey first = next_key(root, counted(0, 1));
-  EXPECT_EQ(hex(first), "d749b8c58e7ad6db69dddcf62cd05b1bdf23977521301f640e97e480e56a10f7");
-  EXPECT_EQ(hex(next_key(first, counted(-5, 1561))),
+  EXPECT_EQ(to_hex(first), "d749b8c58e7ad6db69dddcf62cd05b1bdf23977521301f640e97e480e56a10f7");
+  EXPECT_EQ(to_hex(next_key(first, counted(-5, 1561))),
             "c6fcce0b640af5e986a383531a60fc6558b6e63e60594ed4a336e05784ad3a03");
 }
 
