@@ -17,6 +17,7 @@
 
 #include <algorithm>
 
+#include "text/json_levels.h"
 #include "text/json_spelling.h"
 #include "text/regex_grammar.h"
 #include "text/value_text.h"
@@ -143,6 +144,7 @@ Result<StrictValues> StrictValues::create(ToolRules& rules, const Json& paramete
   Result<JsonRules> json = json_rules(values.schema_);
   if (!json) return json.error();
   values.json_ = *std::move(json);
+  bound_levels(values.json_, kJsonLevels);
   const size_t moved = rules.append(std::move(values.json_.rules));
   for (GrammarExpr& expr : values.json_.arrays) move_rules(expr, moved);
   for (GrammarExpr& expr : values.json_.objects) move_rules(expr, moved);

@@ -47,6 +47,8 @@ class ToolRules {
 class StrictValues {
  public:
   static constexpr int kNestedElements = 12;
+  // Of JSON text: deeper than what people send, and below the 128 that the parser takes as JSON.
+  static constexpr size_t kJsonLevels = 32;
 
   // `parameters` must outlive the object.
   static Result<StrictValues> create(ToolRules& rules, const Json& parameters);

@@ -239,6 +239,41 @@ TEST_F(ToolGrammar, WhatBreaksTheSchemaIsNot) {
   EXPECT_TRUE(call("get_weather", city + days + "\x01<where>-89.99\x01</where>"));
 }
 
+// What the parser would not take as JSON any more may not be written.
+TEST_F(ToolGrammar, JsonTextInAnArgumentIsBoundedInDepth) {
+  const Fixture fixture(*parse_json(
+      R"({"f": {"type": "object", "properties": {"any": {"type": "object"}, "tree": {"type":
+          "object", "additionalProperties": {"$ref": "#/properties/tree"}}, "flat": {"type":
+          "object", "additionalProperties": {"type": "integer"}}}}})",
+      "tools"));
+  ASSERT_EQ(fixture.error, "");
+  const auto nested = [](size_t levels, const std::string& open, const std::string& close,
+                         const std::string& inside) {
+    std::string text;
+    for (size_t i = 0; i < levels; ++i) text += open;
+    text += inside;
+    for (size_t i = 0; i < levels; ++i) text += close;
+    return text;
+  };
+  const auto call = [&](const std::string& name, const std::string& value) {
+    return fixture.accepts("\x01<invoke name=\"f\">\x01<" + name + ">" + value + "\x01</" + name +
+                           ">\x01</invoke>\n");
+  };
+  constexpr size_t kLevels = 32;
+  for (const size_t levels :
+       {size_t{1}, size_t{2}, kLevels - 1, kLevels, kLevels + 1, 2 * kLevels}) {
+    const bool fits = levels <= kLevels;
+    const std::string lists = nested(levels - 1, "[", "]", "");
+    EXPECT_EQ(call("any", "{\"a\": " + (levels == 1 ? "0" : lists) + "}"), fits) << levels;
+    EXPECT_EQ(call("any", "{\"a\": {\"b\": 1}, \"c\": [2, " + (levels == 1 ? "0" : lists) + "]}"),
+              levels < kLevels)
+        << levels;
+    EXPECT_EQ(call("tree", nested(levels - 1, "{\"\": ", "}", "{}")), fits) << levels;
+  }
+  EXPECT_TRUE(call("flat", "{\"a\": 1, \"b\": 2}"));
+  EXPECT_FALSE(call("flat", "{\"a\": {}}"));
+}
+
 TEST_F(ToolGrammar, WhatCannotBeHeldToIsRefusedByToolKeywordAndPlace) {
   const auto refusal = [](const std::string& parameters) {
     return Fixture(*parse_json("{\"the tool\": " + parameters + "}", "tools")).error;
