@@ -21,7 +21,16 @@ KvTiers::BlockMemory block_memory(Device& device, int n_layers) {
   };
 }
 
-Result<std::unique_ptr<KvTiers>> open_tiers(Runtime& runtime, const KvTierOptions& options) {
+// BlockKeyScope::cache. Within a process the weights stay what they are.
+Result<std::string> scope_of(const Runtime& runtime, const KvTierOptions& tiers) {
+  if (tiers.disk_dir.empty()) return runtime.cache_scope();
+  Result<std::string> weights = runtime.weights_identity();
+  if (!weights) return weights.error();
+  return fmt::format("{} weights={}", runtime.cache_scope(), *weights);
+}
+
+Result<std::unique_ptr<KvTiers>> open_tiers(Runtime& runtime, const KvTierOptions& options,
+                                            const std::string& scope) {
   if (options.host_bytes == 0 && options.disk_dir.empty()) return std::unique_ptr<KvTiers>();
   const int n_layers = runtime.config().n_layers;
   if (runtime.device().block_bytes(0, 0).empty()) {
@@ -30,7 +39,7 @@ Result<std::unique_ptr<KvTiers>> open_tiers(Runtime& runtime, const KvTierOption
                              "--numerics exact has one",
                              runtime.device().name())};
   }
-  return KvTiers::open(options, runtime.cache_scope(), runtime.layout().block_bytes,
+  return KvTiers::open(options, scope, runtime.layout().block_bytes,
                        block_memory(runtime.device(), n_layers));
 }
 
@@ -51,10 +60,12 @@ Result<std::unique_ptr<Engine>> Engine::make(Runtime& runtime, EngineOptions opt
                                              "one of each",
                                              options.max_sequences, options.max_queue)};
   }
-  Result<std::unique_ptr<KvTiers>> tiers = open_tiers(runtime, options.tiers);
+  Result<std::string> scope = scope_of(runtime, options.tiers);
+  if (!scope) return scope.error();
+  Result<std::unique_ptr<KvTiers>> tiers = open_tiers(runtime, options.tiers, *scope);
   if (!tiers) return tiers.error();
-  return std::unique_ptr<Engine>(
-      new Engine(std::make_unique<EngineLoop>(runtime, std::move(options), *std::move(tiers))));
+  return std::unique_ptr<Engine>(new Engine(std::make_unique<EngineLoop>(
+      runtime, std::move(options), *std::move(scope), *std::move(tiers))));
 }
 
 Result<Ticket> Engine::submit(GenerateRequest request) { return loop_->submit(std::move(request)); }

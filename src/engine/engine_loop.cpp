@@ -67,10 +67,11 @@ Result<Ok> check_request(const GenerateRequest& request, const Runtime& runtime)
 
 }  // namespace
 
-EngineLoop::EngineLoop(Runtime& runtime, EngineOptions options, std::unique_ptr<KvTiers> tiers)
+EngineLoop::EngineLoop(Runtime& runtime, EngineOptions options, std::string scope,
+                       std::unique_ptr<KvTiers> tiers)
     : runtime_(runtime),
       options_(std::move(options)),
-      cache_(runtime.n_blocks(), runtime.cache_scope(), std::move(tiers)),
+      cache_(runtime.n_blocks(), std::move(scope), std::move(tiers)),
       scheduler_(limits_of(runtime, options_), cache_) {
   const SchedulerLimits limits = limits_of(runtime, options_);
   logits_.resize(static_cast<size_t>(limits.max_logits) *
@@ -240,9 +241,11 @@ bool EngineLoop::step(bool wait) {
   const Batch batch{.tokens = tokens_, .sequences = spans_, .logits_rows = logits_rows_};
   const size_t n_logits = logits_rows_.size() * static_cast<size_t>(runtime_.config().vocab);
   const double planning = seconds_since(start);
+  const uint64_t read_before = runtime_.device().bytes_read();
   const Clock::time_point forward = Clock::now();
   runtime_.model().forward(batch, std::span<float>(logits_).first(n_logits));
   const double forward_seconds = seconds_since(forward);
+  stats_.step_bytes = runtime_.device().bytes_read() - read_before;
   if (rules_worker_ != nullptr) rules_worker_->finish();
   const Clock::time_point drawing = Clock::now();
   draw(plan);

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -17,7 +18,8 @@ namespace minim {
 
 class EngineLoop {
  public:
-  EngineLoop(Runtime& runtime, EngineOptions options, std::unique_ptr<KvTiers> tiers);
+  EngineLoop(Runtime& runtime, EngineOptions options, std::string scope,
+             std::unique_ptr<KvTiers> tiers);
   ~EngineLoop();
 
   Result<Ticket> submit(GenerateRequest request);

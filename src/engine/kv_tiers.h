@@ -18,9 +18,9 @@
 namespace minim {
 
 struct KvTierOptions {
-  uint64_t host_bytes = 0;  // budget of the second level; 0: none. Committed as it fills
-  std::string disk_dir = {};     // empty: no third level
-  uint64_t disk_bytes = 0;  // budget of the third level's records; its index comes on top
+  uint64_t host_bytes = 0;    // budget of the second level; 0: none. Committed as it fills
+  std::string disk_dir = {};  // empty: no third level
+  uint64_t disk_bytes = 0;    // budget of the third level's records; its index comes on top
 };
 
 class KvTiers {

@@ -14,6 +14,7 @@
 #include "engine/memory_budget.h"
 #include "kernels/kernels.h"
 #include "model/checkpoint.h"
+#include "model/weights_identity.h"
 
 namespace minim {
 namespace {
@@ -59,16 +60,15 @@ std::string_view format_name(KvFormat format) {
 }
 
 // Bump `minim-1` whenever the same tokens give other bytes.
-std::string cache_scope_of(const KvLayout& layout, const RuntimeOptions& options,
-                           std::string_view weights) {
+std::string cache_scope_of(const KvLayout& layout, const RuntimeOptions& options) {
   return fmt::format(
       "minim-1 kv={} index={} order={} heads={} layers={} block={} attention={} "
-      "numerics={} weights={}",
+      "numerics={}",
       format_name(layout.formats.main), format_name(layout.formats.index),
       layout.order == KvOrder::kBlockOuter ? "block" : "layer", layout.n_kv_heads,
       layout.has_index.size(), layout.block_bytes,
       options.attention == AttentionMode::kDirect ? "direct" : "gpu",
-      options.numerics == Numerics::kExact ? "exact" : "reference", weights);
+      options.numerics == Numerics::kExact ? "exact" : "reference");
 }
 
 // The naive device keeps lanes that are not quantised as doubles.
@@ -172,7 +172,7 @@ Result<std::unique_ptr<Runtime>> Runtime::load(const RuntimeOptions& options,
   const size_t cache = static_cast<size_t>(runtime->n_blocks_) * block_bytes;
   Result<Ok> space = check_space(cache, report.text_bytes, runtime->context_);
   if (!space) return space.error();
-  runtime->cache_scope_ = cache_scope_of(runtime->layout_, options, "");
+  runtime->cache_scope_ = cache_scope_of(runtime->layout_, options);
   runtime->unknown_tensors_ = std::move(report.unknown);
 
   Result<Weights> weights = load_weights(
@@ -188,6 +188,10 @@ Result<std::unique_ptr<Runtime>> Runtime::load(const RuntimeOptions& options,
   if (!model) return model.error();
   runtime->model_ = *std::move(model);
   return runtime;
+}
+
+Result<std::string> Runtime::weights_identity() const {
+  return minim::weights_identity(*checkpoint_);
 }
 
 Result<Ok> check_tokens(std::span<const int32_t> tokens, int vocab) {

@@ -61,9 +61,11 @@ class Runtime {
   size_t cache_bytes() const { return static_cast<size_t>(n_blocks_) * layout_.block_bytes; }
   size_t weights_bytes() const { return device_->weights_bytes(); }
   const KvLayout& layout() const { return layout_; }
-  // What the bytes of a cached block depend on beside its tokens: formats and order of the lanes,
-  // how they are read, the numeric contract, the weights (BlockKeyScope::cache).
+  // What the bytes of a cached block depend on beside its tokens and the weights: formats and order
+  // of the lanes, how they are read, the numeric contract.
   const std::string& cache_scope() const { return cache_scope_; }
+  // model/weights_identity.h; for a cache that outlives this process.
+  Result<std::string> weights_identity() const;
   std::string_view isa() const { return isa_; }  // tier in use; "reference" for the naive device
   std::string_view rejected_isa() const { return rejected_; }  // tier that failed its self-test
   int n_threads() const { return n_threads_; }
