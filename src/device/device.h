@@ -111,6 +111,18 @@ class Device {
   virtual std::span<uint8_t> block_bytes(int layer, int block) = 0;
 
   // ---- steps
+  // Calls body(), which calls the steps of one batch below, none of them in another run_step. A
+  // device may put them off and run them together when body returns, so what body captures, the
+  // batch and what it points to must live until run_step returns, and only then are results there
+  // (logits, "looking inside"). Steps outside of run_step are done when they return; the bits are
+  // the same.
+  template <typename Body>
+  void run_step(const Body& body) {
+    begin_step();
+    body();
+    end_step();
+  }
+
   // x[r] = embedding row of tokens[r]; no scaling.
   virtual void embed(EmbeddingId table, std::span<const int32_t> tokens, Rows x) = 0;
   // out = NORM(x), rounded once. Rows [0, n_rows).
@@ -168,12 +180,17 @@ class Device {
   // that were looked up, cached vectors each time they were unpacked. Not counted: norms,
   // activations. A device that does not count says 0.
   virtual uint64_t bytes_read() const { return 0; }
+
+ private:
+  virtual void begin_step() {}
+  virtual void end_step() {}
 };
 
 struct CpuOptions {
   const Kernels* kernels = nullptr;
   int n_threads = 1;
   AttentionMode attention = AttentionMode::kDirect;
+  bool pin_threads = false;  // as ThreadPool's
 };
 std::unique_ptr<Device> make_cpu_device(const ModelShape& shape, const CpuOptions& options);
 

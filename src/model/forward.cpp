@@ -53,16 +53,23 @@ void Model::forward(const Batch& batch, std::span<float> logits, Trace* trace) {
     }
   };
 
-  device_.embed(weights_.embedding, batch.tokens, x_);
-  keep_hidden();
-  for (int layer = 0; layer < config_.n_layers; ++layer) {
-    attention(layer, batch, trace);
-    feed_forward(layer, n_rows, trace);
+  const auto run = [&] {
+    device_.embed(weights_.embedding, batch.tokens, x_);
     keep_hidden();
+    for (int layer = 0; layer < config_.n_layers; ++layer) {
+      attention(layer, batch, trace);
+      feed_forward(layer, n_rows, trace);
+      keep_hidden();
+    }
+    if (n_logits == 0) return;
+    device_.rms_norm(weights_.final_norm, x_, n_rows, normed_);
+    device_.logits(weights_.lm_head, normed_, batch.logits_rows, logits.data());
+  };
+  if (trace == nullptr) {
+    device_.run_step(run);
+  } else {
+    run();  // a trace looks at what each step left
   }
-  if (n_logits == 0) return;
-  device_.rms_norm(weights_.final_norm, x_, n_rows, normed_);
-  device_.logits(weights_.lm_head, normed_, batch.logits_rows, logits.data());
 }
 
 void Model::attention(int layer, const Batch& batch, Trace* trace) {

@@ -276,8 +276,20 @@ class Runner {
   const KvLayout& layout() const { return layout_; }
   Rows x() const { return x_; }
 
+  // Whether forward() hands the device a whole step or operation by operation.
+  void set_whole_steps(bool whole) { whole_steps_ = whole; }
+
   // The model as model/forward.cpp runs it; logits [batch.logits_rows.size(), vocab].
   void forward(const Batch& batch, float* logits) {
+    const auto run = [&] { run_operations(batch, logits); };
+    if (whole_steps_) {
+      device_->run_step(run);
+    } else {
+      run();
+    }
+  }
+
+  void run_operations(const Batch& batch, float* logits) {
     Device& d = *device_;
     const int n = batch.n_rows();
     d.embed(embedding_, batch.tokens, x_);
@@ -366,6 +378,7 @@ class Runner {
   };
   TinySpec spec_;
   std::unique_ptr<Device> device_;
+  bool whole_steps_ = true;
   ResidentExperts experts_;
   KvLayout layout_;
   EmbeddingId embedding_;

@@ -39,6 +39,7 @@ struct Variant {
   bool reversed_blocks = false;
   AttentionMode attention = AttentionMode::kDirect;
   std::optional<KvFormats> formats = std::nullopt;
+  bool traced = false;  // operation by operation instead of one launch a step
 };
 
 Outcome run(const std::string& checkpoint, const Variant& variant, int n_tokens) {
@@ -54,12 +55,14 @@ Outcome run(const std::string& checkpoint, const Variant& variant, int n_tokens)
   Outcome outcome;
   // Only the last row's logits are compared across chunkings; a chunk of one row returns just that
   // row.
-  outcome.logits = runner.run(tokens, variant.chunk, 3);
+  Trace trace;
+  Trace* const traced = variant.traced ? &trace : nullptr;
+  outcome.logits = runner.run(tokens, variant.chunk, 3, traced);
   for (int step = 0; step < 6; ++step) {
     const auto best =
         std::max_element(outcome.logits.end() - loaded.config.vocab, outcome.logits.end());
     const int32_t token = static_cast<int32_t>(best - (outcome.logits.end() - loaded.config.vocab));
-    const auto next = runner.run(std::span(&token, 1), 1, 1);
+    const auto next = runner.run(std::span(&token, 1), 1, 1, traced);
     outcome.logits.insert(outcome.logits.end(), next.begin(), next.end());
   }
   outcome.cache = runner.cache_bytes();
@@ -72,9 +75,10 @@ class SameBits : public ::testing::TestWithParam<std::string> {
   static constexpr int kTokens = 601;
 };
 
-// T_d6 (chunks), T_a1 (places of blocks), T_a5 (orders of the pool), tiers and threads against one
-// scalar run in one chunk.
-TEST_P(SameBits, T_d6_T_a1_T_a5_WhateverTierThreadsChunksAndPlaceOfBlocks) {
+// T_d6 (chunks), T_a1 (places of blocks), T_a5 (orders of the pool), T_h1 (one launch a step or one
+// an operation), T_h2 (more threads than processors), tiers and threads against one scalar run in
+// one chunk.
+TEST_P(SameBits, T_d6_T_a1_T_a5_T_h1_T_h2_WhateverTierThreadsChunksLaunchesAndPlaceOfBlocks) {
   const Kernels* best = available_kernels().back();
   std::vector<std::pair<std::string, Variant>> variants;
   for (const Kernels* tier : available_kernels())
@@ -86,6 +90,8 @@ TEST_P(SameBits, T_d6_T_a1_T_a5_WhateverTierThreadsChunksAndPlaceOfBlocks) {
         {"chunks of " + std::to_string(chunk), {.kernels = best, .n_threads = 2, .chunk = chunk}});
   }
   variants.push_back({"reversed blocks", {.kernels = best, .reversed_blocks = true}});
+  variants.push_back({"by operation", {.kernels = best, .n_threads = 2, .traced = true}});
+  variants.push_back({"8 threads", {.kernels = best, .n_threads = 8, .chunk = 128}});
   variants.push_back({"layer-outer pool", {.kernels = best, .order = KvOrder::kLayerOuter}});
 
   const Outcome want = run(GetParam(), {.kernels = available_kernels().front()}, kTokens);

@@ -171,11 +171,14 @@ void CpuDevice::attend(int layer, const Batch& batch, bool sparse, Rows projecte
   CHECK(out.width == shape_.n_heads * kHeadDim, "attention into %d columns", out.width);
   index_rows(batch);
   attend_tiles(batch);
+  if (attend_tiles_.tiles.empty()) return;
   const size_t n_groups = static_cast<size_t>(shape_.n_kv_heads);
-  pool_.parallel_for(tiles_.size() * n_groups, [&](size_t item, size_t thread) {
-    const RowTile& tile = tiles_[tiles_.size() - 1 - item / n_groups];  // the longest pasts first
-    attend_item(layer, batch, tile, item % n_groups, sparse, projected, out, scratch_[thread]);
-  });
+  const RowTile* const last = &attend_tiles_.tiles.back();
+  add_loop(
+      attend_tiles_.tiles.size() * n_groups, [=, this, batch = &batch](size_t item, size_t thread) {
+        const RowTile& tile = *(last - item / n_groups);  // the longest pasts first
+        attend_item(layer, *batch, tile, item % n_groups, sparse, projected, out, scratch_[thread]);
+      });
 }
 
 }  // namespace minim::cpu

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "base/phase_list.h"
 #include "base/thread_pool.h"
 #include "device/cpu/packed.h"
 #include "device/device.h"
@@ -58,13 +59,24 @@ enum class Sink : uint8_t {
   kRaw,      // stored as it is
 };
 
-// Rows that work items handle together, since they have blocks of the cache in common:
-// tile_rows_[first, first + n_rows).
+// Rows that work items handle together, since they have blocks of the cache in common.
 struct RowTile {
-  size_t first = 0, n_rows = 0;
+  const int32_t* rows = nullptr;
+  size_t n_rows = 0;
   size_t end_block = 0;    // scoring: one behind the last block that a row wants scored
   size_t first_score = 0;  // of scores_: first row of this tile in the pass
   size_t first_item = 0;
+};
+
+// The tiles of a step for one purpose, and the rows that they point to.
+struct RowTiles {
+  std::vector<RowTile> tiles;
+  std::vector<int32_t> rows;
+
+  void reserve(size_t max_rows);
+  void clear();
+  // Appends a row to the last tile, or starts another one.
+  void add(size_t row, bool starts_tile);
 };
 
 // One expert (or the shared one, or a dense MLP) with its rows: slots [first_slot, first_slot +
@@ -130,6 +142,31 @@ class CpuDevice final : public Device {
 
   // device.cpp
   Result<Ok> fit_scratch();
+  void begin_step() override;
+  void end_step() override;
+  void run_phases();
+  // Every step is a series of phases, each of them `open` and its items (ThreadPool::Phase), put
+  // off until end_step() inside run_step. So steps write members only in phases, or what all layers
+  // of a batch have in common; and closures hold values, for they outlive the call.
+  template <typename Open, typename Body>
+  void add_phase(const Open& open, const Body& body) {
+    if (phases_.full()) run_phases();
+    phases_.add(open, body);
+    if (!in_step_) run_phases();
+  }
+  template <typename Body>
+  void add_loop(size_t n, const Body& body) {
+    add_phase([n] { return n; }, body);
+  }
+  template <typename Call>
+  void add_serial(const Call& call) {
+    add_phase(
+        [call] {
+          call();
+          return size_t{0};
+        },
+        [](size_t) {});
+  }
   static float* row(Rows x, size_t i) {
     return static_cast<float*>(x.data) + i * padded(static_cast<size_t>(x.width));
   }
@@ -144,12 +181,12 @@ class CpuDevice final : public Device {
   // row_tiles.cpp
   void index_rows(const Batch& batch);
   int32_t block_id(const Batch& batch, size_t row, size_t block) const;
-  size_t tile_row(const RowTile& tile, size_t i) const {
-    return static_cast<size_t>(tile_rows_[tile.first + i]);
+  static size_t tile_row(const RowTile& tile, size_t i) {
+    return static_cast<size_t>(tile.rows[i]);
   }
-  void add_to_tile(size_t row, bool starts_tile);
   void attend_tiles(const Batch& batch);
-  size_t score_tiles(const Batch& batch);
+  void score_tiles(const Batch& batch);
+  bool planned(bool& what) const;
 
   // linear.cpp
   size_t panels_per_item(size_t n_panels) const;
@@ -195,7 +232,10 @@ class CpuDevice final : public Device {
   // moe.cpp
   void choose_experts(const Router& router, size_t row);
   void sort_by_expert(size_t n_rows);
-  void run_mlps(Rows h, size_t n_rows, size_t n_choices, bool shared, Rows x);
+  void gather_experts(int layer, ExpertStore& experts, MlpId shared, size_t n_rows);
+  size_t cut_segments();
+  void activate_item(size_t item, const RowSource& h, ThreadScratch& scratch) const;
+  void add_combine(size_t n_rows, size_t n_choices, bool shared, Rows x);
   void activate(const Segment& segment, size_t first_panel, size_t n_panels, const RowSource& h,
                 ThreadScratch& scratch) const;
   void combine(size_t first_panel, size_t n_panels, size_t n_rows, size_t n_choices, bool shared,
@@ -205,6 +245,8 @@ class CpuDevice final : public Device {
   const Kernels& kernels_;
   const AttentionMode mode_;
   ThreadPool pool_;
+  PhaseList phases_;
+  bool in_step_ = false;
 
   Arena arena_;
   size_t weights_bytes_ = 0;
@@ -233,9 +275,13 @@ class CpuDevice final : public Device {
   std::vector<int> row_position_;
   std::vector<int32_t> row_sequence_;
   std::vector<int32_t> sequence_order_;  // sequences that share blocks lie side by side
-  std::vector<RowTile> tiles_;
-  std::vector<int32_t> tile_rows_;  // rows in the order of the tiles
-  std::vector<int32_t> selected_;   // [max_rows, groups, top_k_blocks], ascending, kNoBlock behind
+  RowTiles attend_tiles_, score_tiles_;
+  size_t most_blocks_ = 0;  // of a row of score_tiles_
+  // Inside run_step: which of the above are made already; they depend on the batch alone.
+  struct Planned {
+    bool rows = false, attend = false, score = false;
+  } planned_;
+  std::vector<int32_t> selected_;  // [max_rows, groups, top_k_blocks], ascending, kNoBlock behind
 
   std::vector<double> inverse_frequencies_;
   float* rope_ = nullptr;           // [max_rows, cos | sin, rotary_dim / 2]
@@ -244,6 +290,7 @@ class CpuDevice final : public Device {
   std::vector<int32_t> chosen_;  // [max_rows, n_experts_per_token]
   std::vector<float> chosen_weights_;
   std::vector<Segment> segments_;
+  size_t segment_step_ = 0;         // panels of an item of segments_
   std::vector<int32_t> slot_rows_;  // row of a slot
   std::vector<size_t> slots_;       // slot of (row, choice)
   std::vector<int32_t> active_experts_;

@@ -20,6 +20,8 @@ namespace cpu {
 
 namespace {
 
+// Phases of a step, unless scores take several passes: then the step takes several launches.
+constexpr size_t kLayerPhases = 16, kOtherPhases = 8;
 constexpr size_t kScoreFloats = size_t{2} << 20;  // 8 MiB of block scores
 
 // Cuts one buffer into pieces; the first run, without memory, only measures.
@@ -45,7 +47,8 @@ CpuDevice::CpuDevice(const ModelShape& shape, const CpuOptions& options)
     : shape_(shape),
       kernels_(*options.kernels),
       mode_(options.attention),
-      pool_(options.n_threads) {
+      pool_(options.n_threads, options.pin_threads),
+      phases_(kLayerPhases * static_cast<size_t>(shape.n_layers) + kOtherPhases) {
   CHECK(shape.hidden > 0 && shape.hidden % 16 == 0, "hidden size %d", shape.hidden);
   CHECK(shape.n_kv_heads > 0 && shape.n_heads % shape.n_kv_heads == 0, "%d heads in %d groups",
         shape.n_heads, shape.n_kv_heads);
@@ -141,8 +144,8 @@ Result<Ok> CpuDevice::reserve(int max_rows) {
   row_sequence_.resize(max_rows_);
   rope_position_.assign(max_rows_, -1);
   sequence_order_.reserve(max_rows_);
-  tiles_.reserve(max_rows_);
-  tile_rows_.reserve(max_rows_);
+  attend_tiles_.reserve(max_rows_);
+  score_tiles_.reserve(max_rows_);
   selected_.assign(max_rows_ * static_cast<size_t>(shape_.n_kv_heads * shape_.top_k_blocks),
                    kNoBlock);
   chosen_.resize(max_rows_ * k);
@@ -229,15 +232,32 @@ std::span<uint8_t> CpuDevice::block_bytes(int layer, int block) {
 
 // ---- small steps
 
+void CpuDevice::begin_step() {
+  CHECK(!in_step_, "a step inside a step");
+  in_step_ = true;
+  planned_ = {};
+}
+
+void CpuDevice::end_step() {
+  run_phases();
+  in_step_ = false;
+  planned_ = {};
+}
+
+void CpuDevice::run_phases() {
+  pool_.launch(phases_.phases());
+  phases_.clear();
+}
+
 void CpuDevice::embed(EmbeddingId table, std::span<const int32_t> tokens, Rows x) {
   const MatrixView& view = embeddings_[static_cast<size_t>(table)];
   CHECK(view.n_in == static_cast<size_t>(x.width), "embedding of %zu into %d", view.n_in, x.width);
-  const uint16_t* const values = reinterpret_cast<const uint16_t*>(view.values);
   weight_bytes_read_ += tokens.size() * view.n_in * sizeof(uint16_t);
-  pool_.parallel_for(tokens.size(), [&](size_t i) {
+  add_loop(tokens.size(), [=, this, view = &view](size_t i) {
     const size_t token = static_cast<size_t>(tokens[i]);
-    CHECK(token < view.n_out, "token %d of %zu", tokens[i], view.n_out);
-    kernels_.widen_bf16(values + token * view.n_in, view.n_in, row(x, i));
+    CHECK(token < view->n_out, "token %d of %zu", tokens[i], view->n_out);
+    const uint16_t* const values = reinterpret_cast<const uint16_t*>(view->values);
+    kernels_.widen_bf16(values + token * view->n_in, view->n_in, row(x, i));
   });
 }
 

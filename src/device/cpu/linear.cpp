@@ -77,23 +77,21 @@ void CpuDevice::linear_item(const PackedLinear::Part& part, size_t first_panel, 
 void CpuDevice::run_linear(const PackedLinear& w, const RowSource& x, size_t n_rows, Sink sink,
                            float* out, size_t out_stride) {
   if (n_rows == 0) return;
-  size_t n_panels = 0;
+  size_t n_panels = 0, n_items = 0;
   for (const PackedLinear::Part& part : w.parts) n_panels += part.matrix.panels.n_panels;
   const size_t step = panels_per_item(n_panels);
   const auto items_of = [step](const PackedLinear::Part& part) {
     return (part.matrix.panels.n_panels + step - 1) / step;
   };
-  size_t n_items = 0;
   for (const PackedLinear::Part& part : w.parts) {
     n_items += items_of(part);
     weight_bytes_read_ += part.matrix.bytes();
   }
-  pool_.parallel_for(n_items, [&](size_t item, size_t thread) {
-    size_t i_part = 0;
-    while (item >= items_of(w.parts[i_part])) item -= items_of(w.parts[i_part++]);
-    const PackedLinear::Part& part = w.parts[i_part];
+  add_loop(n_items, [=, this, parts = w.parts.data()](size_t item, size_t thread) {
+    const PackedLinear::Part* part = parts;
+    while (item >= items_of(*part)) item -= items_of(*part++);
     const size_t first_panel = item * step;
-    linear_item(part, first_panel, std::min(step, part.matrix.panels.n_panels - first_panel), x,
+    linear_item(*part, first_panel, std::min(step, part->matrix.panels.n_panels - first_panel), x,
                 n_rows, sink, out, out_stride, scratch_[thread]);
   });
 }

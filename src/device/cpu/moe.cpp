@@ -14,7 +14,6 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/fp_env.h"
 #include "device/cpu/cpu_device.h"
 
 namespace minim::cpu {
@@ -53,10 +52,11 @@ void CpuDevice::route(RouterId id, Rows h, int n_rows) {
   const size_t n = static_cast<size_t>(n_rows);
   run_linear(router.gate, source(h), n, Sink::kRaw, router_scores_, padded(router.bias.size()));
   if (n <= kSerialRows) {
-    const FlushDenormals flush;
-    for (size_t i = 0; i < n; ++i) choose_experts(router, i);
+    add_serial([=, this, router = &router] {
+      for (size_t i = 0; i < n; ++i) choose_experts(*router, i);
+    });
   } else {
-    pool_.parallel_for(n, [&](size_t i) { choose_experts(router, i); });
+    add_loop(n, [this, router = &router](size_t i) { choose_experts(*router, i); });
   }
 }
 
@@ -138,32 +138,50 @@ void CpuDevice::combine(size_t first_panel, size_t n_panels, size_t n_rows, size
   }
 }
 
-// Runs segments_; `shared`: the last one is the expert that every row chose.
-void CpuDevice::run_mlps(Rows h, size_t n_rows, size_t n_choices, bool shared, Rows x) {
-  size_t n_panels = 0;
+// The experts that rows chose, and behind them the shared one, which every row chose.
+void CpuDevice::gather_experts(int layer, ExpertStore& experts, MlpId shared, size_t n_rows) {
+  sort_by_expert(n_rows);
+  experts.acquire(layer, active_experts_, expert_handles_.data());
+  for (size_t i = 0; i < active_experts_.size(); ++i) {
+    segments_[i].mlp = &mlps_[static_cast<size_t>(expert_handles_[i])];
+  }
+  if (shared == MlpId::kNone) return;
+  const size_t n_slots = n_rows * static_cast<size_t>(shape_.n_experts_per_token);
+  segments_.push_back(
+      {.mlp = &mlps_[static_cast<size_t>(shared)], .first_slot = n_slots, .n_rows = n_rows});
+  for (size_t r = 0; r < n_rows; ++r) slot_rows_[n_slots + r] = static_cast<int32_t>(r);
+}
+
+// Cuts segments_ into items of phase 1 and returns how many there are.
+size_t CpuDevice::cut_segments() {
+  size_t n_panels = 0, n_items = 0;
   for (const Segment& segment : segments_) n_panels += segment.mlp->gate.panels.n_panels;
-  const size_t step = panels_per_item(n_panels);
-  size_t n_items = 0;
+  segment_step_ = panels_per_item(n_panels);
   for (Segment& segment : segments_) {
     segment.first_item = n_items;
-    n_items += (segment.mlp->gate.panels.n_panels + step - 1) / step;
+    n_items += (segment.mlp->gate.panels.n_panels + segment_step_ - 1) / segment_step_;
     weight_bytes_read_ += segment.mlp->bytes();
   }
-  const RowSource input = source(h);
-  pool_.parallel_for(n_items, [&](size_t item, size_t thread) {
-    const auto next =
-        std::upper_bound(segments_.begin(), segments_.end(), item,
-                         [](size_t i, const Segment& segment) { return i < segment.first_item; });
-    const Segment& segment = *(next - 1);
-    const size_t first_panel = (item - segment.first_item) * step;
-    activate(segment, first_panel, std::min(step, segment.mlp->gate.panels.n_panels - first_panel),
-             input, scratch_[thread]);
-  });
-  const size_t out_panels = static_cast<size_t>(shape_.hidden) / kPanelRows;
-  const size_t out_step = panels_per_item(out_panels);
-  pool_.parallel_for((out_panels + out_step - 1) / out_step, [&](size_t item, size_t thread) {
-    const size_t first_panel = item * out_step;
-    combine(first_panel, std::min(out_step, out_panels - first_panel), n_rows, n_choices, shared, x,
+  return n_items;
+}
+
+void CpuDevice::activate_item(size_t item, const RowSource& h, ThreadScratch& scratch) const {
+  const auto next =
+      std::upper_bound(segments_.begin(), segments_.end(), item,
+                       [](size_t i, const Segment& segment) { return i < segment.first_item; });
+  const Segment& segment = *(next - 1);
+  const size_t first_panel = (item - segment.first_item) * segment_step_;
+  const size_t n_panels = segment.mlp->gate.panels.n_panels - first_panel;
+  activate(segment, first_panel, std::min(segment_step_, n_panels), h, scratch);
+}
+
+// Phase 2; `shared`: the last segment is the expert that every row chose.
+void CpuDevice::add_combine(size_t n_rows, size_t n_choices, bool shared, Rows x) {
+  const size_t n_panels = static_cast<size_t>(shape_.hidden) / kPanelRows;
+  const size_t step = panels_per_item(n_panels);
+  add_loop((n_panels + step - 1) / step, [=, this](size_t item, size_t thread) {
+    const size_t first_panel = item * step;
+    combine(first_panel, std::min(step, n_panels - first_panel), n_rows, n_choices, shared, x,
             scratch_[thread]);
   });
 }
@@ -173,10 +191,16 @@ void CpuDevice::mlp_add(MlpId mlp, Rows h, int n_rows, Rows x) {
         x.width);
   const size_t n = static_cast<size_t>(n_rows);
   if (n == 0) return;
-  segments_.clear();
-  segments_.push_back({.mlp = &mlps_[static_cast<size_t>(mlp)], .first_slot = 0, .n_rows = n});
-  for (size_t r = 0; r < n; ++r) slot_rows_[r] = static_cast<int32_t>(r);
-  run_mlps(h, n, 0, true, x);
+  add_phase(
+      [=, this] {
+        segments_.clear();
+        segments_.push_back(
+            {.mlp = &mlps_[static_cast<size_t>(mlp)], .first_slot = 0, .n_rows = n});
+        for (size_t r = 0; r < n; ++r) slot_rows_[r] = static_cast<int32_t>(r);
+        return cut_segments();
+      },
+      [=, this](size_t item, size_t thread) { activate_item(item, source(h), scratch_[thread]); });
+  add_combine(n, 0, true, x);
 }
 
 void CpuDevice::moe_add(int layer, ExpertStore& experts, MlpId shared, Rows h, int n_rows, Rows x) {
@@ -184,20 +208,15 @@ void CpuDevice::moe_add(int layer, ExpertStore& experts, MlpId shared, Rows h, i
         x.width);
   const size_t n = static_cast<size_t>(n_rows);
   if (n == 0) return;
-  const size_t k = static_cast<size_t>(shape_.n_experts_per_token);
-  sort_by_expert(n);
-  experts.acquire(layer, active_experts_, expert_handles_.data());
-  for (size_t i = 0; i < active_experts_.size(); ++i) {
-    segments_[i].mlp = &mlps_[static_cast<size_t>(expert_handles_[i])];
-  }
-  const bool has_shared = shared != MlpId::kNone;
-  if (has_shared) {
-    segments_.push_back(
-        {.mlp = &mlps_[static_cast<size_t>(shared)], .first_slot = n * k, .n_rows = n});
-    for (size_t r = 0; r < n; ++r) slot_rows_[n * k + r] = static_cast<int32_t>(r);
-  }
-  run_mlps(h, n, k, has_shared, x);
-  experts.release(layer, active_experts_);
+  ExpertStore* const store = &experts;
+  add_phase(
+      [=, this] {
+        gather_experts(layer, *store, shared, n);
+        return cut_segments();
+      },
+      [=, this](size_t item, size_t thread) { activate_item(item, source(h), scratch_[thread]); });
+  add_combine(n, static_cast<size_t>(shape_.n_experts_per_token), shared != MlpId::kNone, x);
+  add_serial([=, this] { store->release(layer, active_experts_); });
 }
 
 }  // namespace minim::cpu

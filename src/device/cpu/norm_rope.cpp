@@ -26,7 +26,7 @@ void CpuDevice::rms_norm(NormId norm, Rows x, int n_rows, Rows out) {
   CHECK(x.width == out.width, "%d columns into %d", x.width, out.width);
   const size_t width = static_cast<size_t>(x.width);
   const float* weight = norm_weight(norm);
-  pool_.parallel_for(static_cast<size_t>(n_rows), [&](size_t i) {
+  add_loop(static_cast<size_t>(n_rows), [=, this](size_t i) {
     kernels_.rms_norm(row(x, i), weight, width, shape_.norm_eps, row(out, i));
   });
 }
@@ -94,8 +94,9 @@ void CpuDevice::norm_rope_and_store(int layer, const AttentionNorms& norms, cons
   CHECK(projected.width >= n_vectors * kHeadDim, "%d columns for %d heads", projected.width,
         n_vectors);
   index_rows(batch);
-  pool_.parallel_for(static_cast<size_t>(batch.n_rows()),
-                     [&](size_t i) { norm_rope_row(layer, norms, batch, i, row(projected, i)); });
+  add_loop(static_cast<size_t>(batch.n_rows()), [=, this, batch = &batch](size_t i) {
+    norm_rope_row(layer, norms, *batch, i, row(projected, i));
+  });
 }
 
 }  // namespace minim::cpu

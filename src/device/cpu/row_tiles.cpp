@@ -41,8 +41,33 @@ bool share_blocks(const SequenceSpan& a, const SequenceSpan& b) {
 
 }  // namespace
 
+void RowTiles::reserve(size_t max_rows) {
+  tiles.reserve(max_rows);
+  rows.reserve(max_rows);
+}
+
+void RowTiles::clear() {
+  tiles.clear();
+  rows.clear();
+}
+
+void RowTiles::add(size_t row, bool starts_tile) {
+  rows.push_back(static_cast<int32_t>(row));  // within the reserved memory: pointers stay valid
+  if (starts_tile) tiles.push_back({.rows = &rows.back()});
+  ++tiles.back().n_rows;
+}
+
+// Whether `what` was made already in this step. Outside of run_step nothing says that the batch is
+// the one of before.
+bool CpuDevice::planned(bool& what) const {
+  const bool was = what;
+  what = in_step_;
+  return was;
+}
+
 // Places of the rows, and the sequences in the order in which tiles take them.
 void CpuDevice::index_rows(const Batch& batch) {
+  if (planned(planned_.rows)) return;
   CHECK(static_cast<size_t>(batch.n_rows()) <= max_rows_, "%d rows of %zu", batch.n_rows(),
         max_rows_);
   sequence_order_.clear();
@@ -65,45 +90,39 @@ int32_t CpuDevice::block_id(const Batch& batch, size_t row, size_t block) const 
   return batch.sequences[static_cast<size_t>(row_sequence_[row])].blocks[block];
 }
 
-// Appends a row to the last tile, or starts another one.
-void CpuDevice::add_to_tile(size_t row, bool starts_tile) {
-  if (starts_tile) tiles_.push_back({.first = tile_rows_.size()});
-  tile_rows_.push_back(static_cast<int32_t>(row));
-  ++tiles_.back().n_rows;
-}
-
 // Cuts all rows into tiles for attention: few enough rows a tile that every thread finds work, and
 // whole lane tiles.
 void CpuDevice::attend_tiles(const Batch& batch) {
+  if (planned(planned_.attend)) return;
   const size_t threads = static_cast<size_t>(pool_.n_threads());
   const size_t n_items = static_cast<size_t>(batch.n_rows() * shape_.n_kv_heads);
   const size_t lane_rows = std::max<size_t>(1, kLanes / heads_per_group());
   const size_t fair = threads == 1 ? kAttendRows : (n_items + 2 * threads - 1) / (2 * threads);
   const size_t most_rows =
       std::clamp((fair + lane_rows - 1) / lane_rows * lane_rows, size_t{1}, kAttendRows);
-  tiles_.clear();
-  tile_rows_.clear();
+  attend_tiles_.clear();
   const SequenceSpan* previous = nullptr;
   for (const int32_t s : sequence_order_) {
     const SequenceSpan& sequence = batch.sequences[static_cast<size_t>(s)];
     bool starts_tile = previous == nullptr || !share_blocks(*previous, sequence);
     for (int i = 0; i < sequence.n_rows; ++i) {
-      if (!starts_tile) starts_tile = tiles_.back().n_rows == most_rows;
-      add_to_tile(static_cast<size_t>(sequence.first_row + i), starts_tile);
+      if (!starts_tile) starts_tile = attend_tiles_.tiles.back().n_rows == most_rows;
+      attend_tiles_.add(static_cast<size_t>(sequence.first_row + i), starts_tile);
       starts_tile = false;
     }
     previous = &sequence;
   }
 }
 
-// Cuts the rows that need scores into tiles_; the others are settled here. Returns the largest
-// number of blocks of a row.
-size_t CpuDevice::score_tiles(const Batch& batch) {
+// Cuts the rows that need scores into tiles; the others are settled here, for all layers.
+void CpuDevice::score_tiles(const Batch& batch) {
+  if (planned(planned_.score)) return;
   const size_t budget = static_cast<size_t>(shape_.top_k_blocks);
   const size_t n_groups = static_cast<size_t>(shape_.n_kv_heads);
-  size_t most_blocks = 0, tile_blocks = 0;
-  tiles_.clear();
-  tile_rows_.clear();
+  std::vector<RowTile>& tiles = score_tiles_.tiles;
+  size_t tile_blocks = 0;
+  most_blocks_ = 0;
+  score_tiles_.clear();
   const SequenceSpan* previous = nullptr;
   for (const int32_t s : sequence_order_) {
     const SequenceSpan& sequence = batch.sequences[static_cast<size_t>(s)];
@@ -117,18 +136,17 @@ size_t CpuDevice::score_tiles(const Batch& batch) {
       }
       tile_blocks = starts_tile ? n_blocks : std::max(tile_blocks, n_blocks);
       if (!starts_tile) {
-        const size_t n_rows = tiles_.back().n_rows;
+        const size_t n_rows = tiles.back().n_rows;
         starts_tile = n_rows == kScoreRows || (n_rows + 1) * n_groups * tile_blocks > n_scores_;
         if (starts_tile) tile_blocks = n_blocks;
       }
-      add_to_tile(row, starts_tile);
+      score_tiles_.add(row, starts_tile);
       starts_tile = false;
-      tiles_.back().end_block = tile_blocks - n_local();
-      most_blocks = std::max(most_blocks, n_blocks);
+      tiles.back().end_block = tile_blocks - n_local();
+      most_blocks_ = std::max(most_blocks_, n_blocks);
       previous = &sequence;
     }
   }
-  return most_blocks;
 }
 
 }  // namespace minim::cpu

@@ -116,32 +116,32 @@ void CpuDevice::run_pass(int layer, const Batch& batch, Rows projected, size_t f
                          size_t end_tile) {
   const size_t n_groups = static_cast<size_t>(shape_.n_kv_heads);
   const size_t n_init = static_cast<size_t>(shape_.init_blocks);
+  RowTile* const begin = score_tiles_.tiles.data() + first_tile;
+  RowTile* const end = score_tiles_.tiles.data() + end_tile;
   size_t total = 0, score_stride = 0;
-  for (size_t t = first_tile; t < end_tile; ++t) {
-    total += tiles_[t].end_block - n_init;
-    score_stride = std::max(score_stride, tiles_[t].end_block);
+  for (const RowTile* tile = begin; tile < end; ++tile) {
+    total += tile->end_block - n_init;
+    score_stride = std::max(score_stride, tile->end_block);
   }
   const size_t wanted_items = 8 * static_cast<size_t>(pool_.n_threads());
   const size_t step = std::clamp(total / wanted_items, kMinItemBlocks, kMaxItemBlocks);
   size_t n_items = 0, n_rows = 0;
-  for (size_t t = first_tile; t < end_tile; ++t) {
-    tiles_[t].first_item = n_items;
-    tiles_[t].first_score = n_rows;
-    n_items += (tiles_[t].end_block - n_init + step - 1) / step;
-    n_rows += tiles_[t].n_rows;
+  for (RowTile* tile = begin; tile < end; ++tile) {  // the same in every layer
+    tile->first_item = n_items;
+    tile->first_score = n_rows;
+    n_items += (tile->end_block - n_init + step - 1) / step;
+    n_rows += tile->n_rows;
   }
-  const RowTile* const begin = tiles_.data() + first_tile;
-  const RowTile* const end = tiles_.data() + end_tile;
-  pool_.parallel_for(n_items, [&](size_t item, size_t thread) {
+  add_loop(n_items, [=, this, batch = &batch](size_t item, size_t thread) {
     const RowTile* tile =
         std::upper_bound(begin, end, item,
                          [](size_t i, const RowTile& t) { return i < t.first_item; }) -
         1;
     const size_t first_block = n_init + (item - tile->first_item) * step;
-    score_item(layer, batch, projected, *tile, first_block,
+    score_item(layer, *batch, projected, *tile, first_block,
                std::min(first_block + step, tile->end_block), score_stride, scratch_[thread]);
   });
-  pool_.parallel_for(static_cast<size_t>(end - begin), [&](size_t i, size_t thread) {
+  add_loop(static_cast<size_t>(end - begin), [=, this](size_t i, size_t thread) {
     const RowTile& tile = begin[i];
     for (size_t r = 0; r < tile.n_rows; ++r) {
       choose(tile_row(tile, r), scores_ + (tile.first_score + r) * n_groups * score_stride,
@@ -153,12 +153,14 @@ void CpuDevice::run_pass(int layer, const Batch& batch, Rows projected, size_t f
 void CpuDevice::select_blocks(int layer, const Batch& batch, Rows projected) {
   CHECK(layout_.has_index[static_cast<size_t>(layer)], "layer %d has no index keys", layer);
   index_rows(batch);
-  const size_t row_scores = score_tiles(batch) * static_cast<size_t>(shape_.n_kv_heads);
-  for (size_t first = 0; first < tiles_.size();) {
+  score_tiles(batch);
+  const std::vector<RowTile>& tiles = score_tiles_.tiles;
+  const size_t row_scores = most_blocks_ * static_cast<size_t>(shape_.n_kv_heads);
+  for (size_t first = 0; first < tiles.size();) {
     size_t end = first;
-    for (size_t n_rows = tiles_[end++].n_rows;
-         end < tiles_.size() && (n_rows + tiles_[end].n_rows) * row_scores <= n_scores_; ++end) {
-      n_rows += tiles_[end].n_rows;
+    for (size_t n_rows = tiles[end++].n_rows;
+         end < tiles.size() && (n_rows + tiles[end].n_rows) * row_scores <= n_scores_; ++end) {
+      n_rows += tiles[end].n_rows;
     }
     run_pass(layer, batch, projected, first, end);
     first = end;
