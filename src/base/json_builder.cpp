@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -23,12 +24,13 @@
 namespace minim {
 namespace {
 
-// Behind all members so far; the caller knows that the key is new.
+// Behind all members so far; the caller knows that the key is new, and the last by order where keys
+// are sorted.
 void append(Json::object_t& object, std::string&& key, Json&& value) {
   object.emplace_back(std::move(key), std::move(value));  // the vector's: it does not search
 }
 void append(SortedJson::object_t& object, std::string&& key, SortedJson&& value) {
-  object.emplace(std::move(key), std::move(value));
+  object.emplace_hint(object.end(), std::move(key), std::move(value));  // nor does this
 }
 void make_room(Json::object_t& object, size_t n) { object.reserve(n); }
 void make_room(SortedJson::object_t&, size_t) {}
@@ -79,7 +81,9 @@ class Builder final : public nlohmann::json_sax<AnyJson> {
     auto& object = whole.template get_ref<typename AnyJson::object_t&>();
     make_room(object, keys_.size() - from.keys);
     for (size_t i = from.keys; i < keys_.size(); ++i) {
-      append(object, std::move(keys_[i].text), std::move(values_[from.values + i - from.keys]));
+      const auto of_keys = static_cast<size_t>(sorted_[i - from.keys] - keys_.data());
+      const size_t at = std::is_same_v<AnyJson, SortedJson> ? of_keys : i;
+      append(object, std::move(keys_[at].text), std::move(values_[from.values + at - from.keys]));
     }
     return close(std::move(whole));
   }
