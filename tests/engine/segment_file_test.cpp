@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
+#include <cstring>
+#include <fstream>
 #include <optional>
 
 #include "kv_blocks.h"
@@ -129,6 +132,33 @@ TEST_F(Segment, T_k6_ZerosAndForeignBytesAreNoRecords) {
   EXPECT_EQ(read(1), std::nullopt);
   testing::write_bytes(path(), "");
   EXPECT_EQ(read(0), std::nullopt);
+}
+
+// Checksums do not help against a header that was written properly by another program.
+TEST_F(Segment, T_k6_HeadersOfAnotherFormOrSizeAreNoRecords) {
+  write(0, 1);
+  std::string header(128, '\0');
+  const auto patched = [&](size_t at, char byte) {
+    std::fstream file(path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.read(header.data(), 128);
+    std::string changed = header;
+    changed[at] = byte;
+    const XXH128_hash_t hash = XXH3_128bits(changed.data(), 112);
+    std::memcpy(changed.data() + 112, &hash, sizeof hash);
+    file.seekp(0);
+    file.write(changed.data(), 128);
+    file.close();
+    const bool found = read(0).has_value();
+    std::fstream again(path(), std::ios::in | std::ios::out | std::ios::binary);
+    again.write(header.data(), 128);
+    return found;
+  };
+  EXPECT_TRUE(patched(88, 9)) << "a sequence number is not looked at";
+  EXPECT_FALSE(patched(0, 'M')) << "magic";
+  EXPECT_FALSE(patched(8, 2)) << "version";
+  EXPECT_FALSE(patched(12, 64)) << "header bytes";
+  EXPECT_FALSE(patched(87, 1)) << "2^56 bytes of payload";
+  EXPECT_FALSE(patched(96, header[96] ^ 1)) << "the payload's checksum";
 }
 
 TEST_F(Segment, WhatIsNoPlainFileIsRefused) {
