@@ -3,6 +3,8 @@ _minim() {
   local current="${COMP_WORDS[COMP_CWORD]}" words=""
   case "${COMP_WORDS[COMP_CWORD-1]}" in
     --file) COMPREPLY=($(compgen -f -- "$current")); return ;;
+    --batch) COMPREPLY=($(compgen -f -- "$current")); return ;;
+    --output) COMPREPLY=($(compgen -f -- "$current")); return ;;
     --tokens-file) COMPREPLY=($(compgen -f -- "$current")); return ;;
     --template) COMPREPLY=($(compgen -f -- "$current")); return ;;
     --thinking) COMPREPLY=($(compgen -W "enabled disabled adaptive" -- "$current")); return ;;
@@ -19,7 +21,7 @@ _minim() {
     --config) COMPREPLY=($(compgen -f -- "$current")); return ;;
   esac
   case "${COMP_WORDS[1]}" in
-    run) words="--help --file --system --thinking --effort --thinking-budget --tools --json-schema --json-schema-text --json-object --regex --choice --grammar --tool-choice --raw --max-tokens --greedy --temperature --top-k --top-p --min-p --repetition-penalty --presence-penalty --frequency-penalty --seed --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;
+    run) words="--help --file --batch --output --parallel --system --thinking --effort --thinking-budget --tools --json-schema --json-schema-text --json-object --regex --choice --grammar --tool-choice --raw --max-tokens --greedy --temperature --top-k --top-p --min-p --repetition-penalty --presence-penalty --frequency-penalty --seed --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;
     score) words="--help --file --text --tokens --tokens-file --parse-special --top --trace --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;
     tokenize) words="--help --file --text --parse-special --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;
     detokenize) words="--help --file --tokens --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;

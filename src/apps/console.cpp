@@ -167,9 +167,10 @@ bool ProgressLine::report(std::string_view phase, size_t done, size_t total) {
   drawn_ = now;
   shown_ = true;
   const double percent = 100.0 * static_cast<double>(done) / static_cast<double>(total);
-  const std::string amount = phase == "loading"
-                                 ? fmt::format("{} of {}", format_bytes(done), format_bytes(total))
-                                 : fmt::format("{} of {} tokens", done, total);
+  const std::string amount =
+      phase == "loading"
+          ? fmt::format("{} of {}", format_bytes(done), format_bytes(total))
+          : fmt::format("{} of {} {}", done, total, phase == "answering" ? "lines" : "tokens");
   std::fputs(fmt::format("\r\x1b[K{} {:.0f} % ({})", phase, percent, amount).c_str(), stderr);
   std::fflush(stderr);
   return go_on;

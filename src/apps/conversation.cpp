@@ -10,11 +10,41 @@
 #include "apps/answer_display.h"
 #include "apps/model_folder.h"
 #include "apps/output_json.h"
+#include "apps/reply_rules.h"
 #include "engine/memory_budget.h"
 #include "text/prompt.h"
 
 namespace minim {
 namespace {
+
+// The template reads {"type": "function", "function": {...}}; bare functions are wrapped.
+Json template_tools(const Json& tools) {
+  Json out = Json::array();
+  for (const Json& tool : tools) {
+    if (tool.contains("function")) {
+      out.push_back(tool);
+      continue;
+    }
+    Json function = Json::object();
+    for (const auto& [key, value] : tool.items()) {
+      if (key != "type") function[key == "input_schema" ? "parameters" : key] = value;
+    }
+    out.push_back({{"type", "function"}, {"function", std::move(function)}});
+  }
+  return out;
+}
+
+Result<Ok> load_tools(const std::string& path, TextSide& text) {
+  Result<Json> json = read_json_file(path);
+  if (!json) return json.error();
+  Result<OfferedTools> tools = read_tools(*json, path);
+  if (!tools) return tools.error();
+  text.tools = std::move(tools->for_template);
+  text.tool_set = std::move(tools->set);
+  return Ok{};
+}
+
+}  // namespace
 
 Result<SamplingParams> sampling_of(const Arguments& arguments, const GenerationDefaults& model) {
   constexpr double kTemperature = 1.0, kTopP = 0.95;  // of the family's generation_config.json
@@ -35,69 +65,13 @@ Result<SamplingParams> sampling_of(const Arguments& arguments, const GenerationD
   return params;
 }
 
-// The template reads {"type": "function", "function": {...}}; bare functions are wrapped.
-Json template_tools(const Json& tools) {
-  Json out = Json::array();
-  for (const Json& tool : tools) {
-    if (tool.contains("function")) {
-      out.push_back(tool);
-      continue;
-    }
-    Json function = Json::object();
-    for (const auto& [key, value] : tool.items()) {
-      if (key != "type") function[key == "input_schema" ? "parameters" : key] = value;
-    }
-    out.push_back({{"type", "function"}, {"function", std::move(function)}});
-  }
+Result<OfferedTools> read_tools(const Json& tools, const std::string& where) {
+  Result<ToolSet> set = ToolSet::parse(tools);
+  if (!set) return Error{set.error().code, fmt::format("{}: {}", where, set.error().message)};
+  OfferedTools out{.for_template = set->empty() ? Json() : template_tools(tools), .set = nullptr};
+  out.set = std::make_shared<const ToolSet>(*std::move(set));
   return out;
 }
-
-Result<Ok> load_tools(const std::string& path, TextSide& text) {
-  Result<Json> tools = read_json_file(path);
-  if (!tools) return tools.error();
-  Result<ToolSet> set = ToolSet::parse(*tools);
-  if (!set) return Error{set.error().code, fmt::format("{}: {}", path, set.error().message)};
-  if (!set->empty()) text.tools = template_tools(*tools);
-  text.tool_set = std::make_shared<const ToolSet>(*std::move(set));
-  return Ok{};
-}
-
-// Tokens to events: taken apart, or with --raw as the model wrote them.
-class ReplyReader {
- public:
-  explicit ReplyReader(const TextSide& text) : plain_(text.tokenizer, false) {
-    if (text.chat_template) parser_.emplace(text.tokenizer, text.tool_set, text.mode);
-  }
-  std::vector<OutputEvent> push(TokenId token) {
-    std::vector<OutputEvent> events;
-    if (parser_) {
-      parser_->push(token, events);
-    } else {
-      add_text(plain_.push(token), events);
-    }
-    return events;
-  }
-  std::vector<OutputEvent> finish(const std::string& engine_finish) {
-    std::vector<OutputEvent> events;
-    if (parser_) {
-      parser_->finish(engine_finish, events);
-    } else {
-      add_text(plain_.flush(), events);
-      events.push_back({.kind = OutputEvent::Kind::kFinish, .text = engine_finish});
-    }
-    return events;
-  }
-
- private:
-  static void add_text(std::string text, std::vector<OutputEvent>& events) {
-    if (!text.empty()) events.push_back({.text = std::move(text)});
-  }
-
-  std::optional<TokenOutputParser> parser_;
-  Detokenizer plain_;
-};
-
-}  // namespace
 
 Result<TextSide> load_text_side(const Arguments& arguments) {
   Result<std::string> folder = model_folder(arguments);
@@ -125,16 +99,38 @@ Result<TextSide> load_text_side(const Arguments& arguments) {
 
 Result<std::vector<TokenId>> render_prompt(const TextSide& text, const Json& messages,
                                            const TurnMemory* memory) {
+  return render_prompt(text, messages, text.mode, text.tools, memory);
+}
+
+Result<std::vector<TokenId>> render_prompt(const TextSide& text, const Json& messages,
+                                           ThinkingMode mode, const Json& tools,
+                                           const TurnMemory* memory) {
   Json variables{{"messages", messages}, {"add_generation_prompt", true}};
-  if (text.mode != ThinkingMode::kUnset) {
-    variables["thinking_mode"] = std::string(thinking_mode_name(text.mode));
+  if (mode != ThinkingMode::kUnset) {
+    variables["thinking_mode"] = std::string(thinking_mode_name(mode));
   }
-  if (!text.tools.is_null()) variables["tools"] = text.tools;
+  if (!tools.is_null()) variables["tools"] = tools;
   ChatTemplate::Options options;
   options.memory = memory;
   Result<std::vector<PromptSegment>> segments = text.chat_template->render(variables, options);
   if (!segments) return segments.error();
   return encode_prompt(text.tokenizer, *segments);
+}
+
+Result<Ok> read_form(TextSide& text, const Arguments& arguments) {
+  std::vector<TokenId> stops;
+  if (wants_stop_ids(arguments)) {
+    Result<GenerationDefaults> generation = load_generation_defaults(text.folder);
+    if (!generation) return generation.error();
+    Result<std::vector<TokenId>> found = stop_ids(*generation, text.tokenizer, text.folder);
+    if (!found) return found.error();
+    stops = *std::move(found);
+  }
+  Result<AnswerForm> form =
+      read_answer_form(arguments, text.tokenizer, text.tool_set, text.mode, std::move(stops));
+  if (!form) return form.error();
+  text.form = *std::move(form);
+  return Ok{};
 }
 
 Result<Answerer> load_answerer(const TextSide& text, RuntimeOptions options,
@@ -173,7 +169,9 @@ Result<Answer> answer(const TextSide& text, const Answerer& answerer, Session& s
                                   .max_tokens = answerer.max_tokens,
                                   .constraint = constraint->get()};
   ProgressLine progress(!quiet, &watch);
-  ReplyReader reader(text);
+  ReplyText reader(text.tokenizer,
+                   std::make_shared<const ReplyForm>(ReplyForm{
+                       .raw = !text.chat_template, .tools = text.tool_set, .mode = text.mode}));
   AnswerDisplay display(silent);
   ParsedOutput output;
   const auto take = [&](const std::vector<OutputEvent>& events) {

@@ -36,6 +36,24 @@ Result<TextSide> load_text_side(const Arguments& arguments);
 Result<std::vector<TokenId>> render_prompt(const TextSide& text, const Json& messages,
                                            const TurnMemory* memory);
 
+// The same with another mode of thinking and other tools (null: none) than the flags say.
+Result<std::vector<TokenId>> render_prompt(const TextSide& text, const Json& messages,
+                                           ThinkingMode mode, const Json& tools,
+                                           const TurnMemory* memory);
+
+// The sampling flags, and the model's own values where a flag is not given.
+Result<SamplingParams> sampling_of(const Arguments& arguments, const GenerationDefaults& model);
+
+struct OfferedTools {
+  Json for_template;  // null: none
+  std::shared_ptr<const ToolSet> set;
+};
+// The "tools" of a chat request; `where` stands in front of errors.
+Result<OfferedTools> read_tools(const Json& tools, const std::string& where);
+
+// Flags and files that say what form the answer has, into `text.form`, before any weight is loaded.
+Result<Ok> read_form(TextSide& text, const Arguments& arguments);
+
 struct Answerer {
   std::unique_ptr<Runtime> runtime;
   TokenMask mask;

@@ -22,18 +22,6 @@ double rate(int n, double seconds) { return n > 0 && seconds > 0 ? n / seconds :
 
 }  // namespace
 
-const char* finish_name(Finish finish) {
-  switch (finish) {
-    case Finish::kStop:
-      return "stop";
-    case Finish::kLength:
-      return "length";
-    case Finish::kCancelled:
-      return "cancelled";
-  }
-  return "";
-}
-
 double Generation::prefill_rate() const {
   return rate(prompt_tokens - cached_tokens, prefill_seconds);
 }

@@ -8,8 +8,9 @@
 
 #include "apps/console.h"
 #include "base/result.h"
-#include "engine/session.h"
+#include "engine/request.h"
 #include "engine/sampler.h"
+#include "engine/session.h"
 #include "text/output_constraint.h"
 
 namespace minim {
@@ -21,9 +22,6 @@ struct GenerationRequest {
   int64_t max_tokens = 0;                  // 0: as many as the context holds
   OutputConstraint* constraint = nullptr;  // of this reply alone; null: everything may come
 };
-
-enum class Finish { kStop, kLength, kCancelled };
-const char* finish_name(Finish finish);  // "stop", "length", "cancelled"
 
 struct Generation {
   std::vector<int32_t> tokens;  // the stop id included

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <system_error>
 
 namespace minim {
@@ -52,10 +53,19 @@ JsonLines JsonLines::of(std::unique_ptr<std::istream> stream, std::string name) 
   return lines;
 }
 
+// The rest of a line that was given up is no line of its own.
+void JsonLines::skip_rest() {
+  std::istream& in = file_ == nullptr ? std::cin : *file_;
+  in.clear(in.rdstate() & ~std::ios::failbit);  // set when a piece was full
+  in.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  cut_off_ = false;
+}
+
 // False at the end of the stream.
 Result<bool> JsonLines::read_line(std::string& text) {
   std::istream& in = file_ == nullptr ? std::cin : *file_;
   char piece[1 << 16];
+  if (cut_off_) skip_rest();
   text.clear();
   ++line_;
   for (;;) {
@@ -66,6 +76,7 @@ Result<bool> JsonLines::read_line(std::string& text) {
     const bool ended = !in.eof() && !in.fail();  // then the line break was counted too
     text.append(piece, n - (ended ? 1 : 0));
     if (text.size() > kMaxInputBytes) {
+      cut_off_ = !ended;
       return Error{Code::kInvalid, fmt::format("{} line {} has more than {} bytes, wanted one JSON "
                                                "object",
                                                name_, line_, kMaxInputBytes)};

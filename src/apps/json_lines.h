@@ -29,16 +29,19 @@ class JsonLines {
   static Result<JsonLines> open(const std::string& path);
   // What a stream holds; `name` is for messages.
   static JsonLines of(std::unique_ptr<std::istream> stream, std::string name);
-  // The next line that is not blank; nullopt at the end. An error names the line. Lines end with
-  // LF or CRLF, the last one perhaps with nothing.
+  // The next line that is not blank; nullopt at the end. An error names the line; the next call
+  // goes on behind it, unless it is kIo. Lines end with LF or CRLF, the last one perhaps with
+  // nothing.
   Result<std::optional<JsonLine>> next();
 
  private:
   Result<bool> read_line(std::string& text);
+  void skip_rest();
 
   std::unique_ptr<std::istream> file_;  // null: standard input
   std::string name_;
   size_t line_ = 0;
+  bool cut_off_ = false;  // the last line was given up before its end
 };
 
 // Refuses an object with another key than these, by name.

@@ -15,6 +15,16 @@ constexpr OptionSpec kOptions[] = {
      "Read the prompt (run), the text (score) or the JSON Lines (tokenize, detokenize, template, "
      "parse, grammar) from FILE; - is standard input.",
      kInRun | kInScore | kInTokenize | kInDetokenize | kInTemplate | kInParse | kInGrammar, false},
+    {"batch", OptionKind::kText, "FILE", "",
+     "Answer many prompts side by side: JSON Lines {\"id\", \"messages\", \"prompt\" or "
+     "\"tokens\", sampling...}; - is standard input.",
+     kInRun, false},
+    {"output", OptionKind::kText, "FILE", "standard output",
+     "Write the answers of --batch to FILE. If it holds the first of them already, go on behind "
+     "them.",
+     kInRun, false},
+    {"parallel", OptionKind::kInteger, "N", "16", "Prompts of --batch that run at once.", kInRun,
+     true, 1, 256},
     {"text", OptionKind::kText, "TEXT", "", "Take TEXT as the input.", kInScore | kInTokenize,
      false},
     {"tokens", OptionKind::kText, "IDS", "", "Take these token ids, separated by commas.",

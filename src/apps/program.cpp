@@ -33,7 +33,26 @@ constexpr Command kCommands[] = {
      "(stop: the model ended; tool_calls: it ended and called tools; length: --max-tokens or the "
      "context did; cancelled: Ctrl-C), \"seed\", \"usage\" and \"timings\".\n\n"
      "With --raw nothing is taken apart: thinking, markup and markers stay in the text, as the "
-     "model wrote them.",
+     "model wrote them.\n\n"
+     "With --batch many prompts are answered side by side. A line of the file is an object with "
+     "\"id\" and one of \"prompt\" (as PROMPT), \"messages\" (a conversation) and \"tokens\" (ids "
+     "as they are), and what differs from the flags: \"temperature\", \"top_k\", \"top_p\", "
+     "\"min_p\", \"repetition_penalty\", \"presence_penalty\", \"frequency_penalty\", \"seed\", "
+     "\"max_tokens\", \"min_tokens\", \"stop\" (a text or texts that end the answer and are no "
+     "part "
+     "of it), \"stop_token_ids\", \"ignore_eos\", \"logit_bias\" ({\"ID\": number}, -100: never), "
+     "\"bad_words\" (texts or lists of ids), \"allowed_token_ids\", \"logprobs\" and "
+     "\"prompt_logprobs\" (K: of each token and of the K most probable ones), \"tools\", "
+     "\"tool_choice\", \"response_format\" or one of \"json_schema\", \"json_object\", \"regex\", "
+     "\"choice\" and \"grammar\", \"thinking\" or \"effort\", and \"thinking_budget\". Other keys "
+     "are refused.\n\n"
+     "The answers come as JSON Lines in order of the input, each with the members of --json and "
+     "its \"id\", and are those that run gives one by one. A line that cannot be answered gives "
+     "{\"id\", \"error\": {\"code\", \"message\"}} in its place; the others are answered, and the "
+     "exit code is 1 at the end. With --output FILE a batch that was stopped, even by kill -9, "
+     "goes on behind its last whole answer when it is started again with the same arguments; a "
+     "file that holds other answers is refused. Without --context a file (not a pipe) is read "
+     "once beforehand to find what its longest line needs.",
      run_command},
     {"score", kInScore, "",
      "log-probabilities of given tokens or text, with --trace router picks and selected blocks",

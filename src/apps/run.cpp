@@ -1,8 +1,9 @@
-// minim run: one prompt, or a chat.
+// minim run: one prompt, a chat, or a batch.
 #include <fmt/format.h>
 
 #include <optional>
 
+#include "apps/batch.h"
 #include "apps/conversation.h"
 #include "apps/json_lines.h"
 #include "apps/model_folder.h"
@@ -61,23 +62,6 @@ Result<std::vector<TokenId>> read_prompt(const TextSide& text, const std::string
   return render_prompt(text, messages, nullptr);
 }
 
-// Flags and files that say what form the answer has, before any weight is loaded.
-Result<Ok> read_form(TextSide& text, const Arguments& arguments) {
-  std::vector<TokenId> stops;
-  if (wants_stop_ids(arguments)) {
-    Result<GenerationDefaults> generation = load_generation_defaults(text.folder);
-    if (!generation) return generation.error();
-    Result<std::vector<TokenId>> found = stop_ids(*generation, text.tokenizer, text.folder);
-    if (!found) return found.error();
-    stops = *std::move(found);
-  }
-  Result<AnswerForm> form =
-      read_answer_form(arguments, text.tokenizer, text.tool_set, text.mode, std::move(stops));
-  if (!form) return form.error();
-  text.form = *std::move(form);
-  return Ok{};
-}
-
 int answer_once(const TextSide& text, const std::string& source, RuntimeOptions options,
                 const Arguments& arguments) {
   constexpr size_t kUsualAnswer = 1024;
@@ -104,6 +88,12 @@ int answer_once(const TextSide& text, const std::string& source, RuntimeOptions 
 }  // namespace
 
 int run_command(const Arguments& arguments) {
+  Result<Ok> batch = check_batch_flags(arguments);
+  if (!batch) return usage_error(batch.error().message);
+  if (arguments.given("batch")) {
+    Result<Ok> form = check_form_flags(arguments);
+    return form ? batch_command(arguments) : usage_error(form.error().message);
+  }
   Result<std::optional<std::string>> source = prompt_source(arguments);
   if (!source) return usage_error(source.error().message);
   Result<Ok> flags = check_form_flags(arguments);
