@@ -159,8 +159,9 @@ std::vector<std::span<uint8_t>> TwoTiers::pieces(int32_t block) const {
 
 }  // namespace
 
-Result<std::unique_ptr<KvTiers>> KvTiers::open(const KvTierOptions& options, std::string scope,
-                                               size_t block_bytes, BlockMemory memory) {
+Result<std::unique_ptr<KvTiers>> KvTiers::open(const KvTierOptions& options,
+                                               const std::string& scope, size_t block_bytes,
+                                               BlockMemory memory) {
   CHECK(block_bytes > 0);
   auto tiers = std::make_unique<TwoTiers>(block_bytes, std::move(memory));
   if (options.host_bytes > 0) {

@@ -33,8 +33,9 @@ class KvTiers {
   // unused until they are the oldest. One line each: kIo, a directory that cannot be made or
   // written; kBusy, one that another process uses (named by its pid); kExhausted, a budget below
   // one block (on disk: and its header, 4 to 8 KiB). A damaged index is rebuilt from the segments.
-  static Result<std::unique_ptr<KvTiers>> open(const KvTierOptions& options, std::string scope,
-                                               size_t block_bytes, BlockMemory memory);
+  static Result<std::unique_ptr<KvTiers>> open(const KvTierOptions& options,
+                                               const std::string& scope, size_t block_bytes,
+                                               BlockMemory memory);
   // Finishes the writes that store() has begun (at most 64), drops the reads. Pool memory must
   // still be there.
   virtual ~KvTiers() = default;
