@@ -210,6 +210,8 @@ class Batch {
     const size_t window = kWindows * static_cast<size_t>(plan_.parallel);
     while (!at_end_ && flights_.size() < window) {
       if (watch_.interrupted()) return Error{Code::kCancelled, "interrupted"};
+      // Whoever writes the next line may be waiting for the answer to this one.
+      if (!flights_.empty() && !input_.ready()) return Ok{};
       Result<std::optional<BatchItem>> item = input_.next();
       if (!item) return item.error();
       at_end_ = !item->has_value();

@@ -4,6 +4,8 @@
 #include "apps/batch_input.h"
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <utility>
@@ -18,6 +20,7 @@ Result<BatchInput> BatchInput::open(const std::string& path) {
   BatchInput input(*std::move(lines));
   std::error_code unknown;
   input.rereadable_ = path != "-" && std::filesystem::is_regular_file(path, unknown);
+  input.standard_ = path == "-";
   Result<Ok> found = input.find_good(path == "-" ? "standard input" : path);
   if (!found) return found.error();
   return input;
@@ -45,6 +48,12 @@ Result<std::optional<BatchItem>> BatchInput::read() {
   if (!line) return std::optional<BatchItem>(BatchItem{line.error()});
   if (!line->has_value()) return std::optional<BatchItem>();
   return std::optional<BatchItem>(BatchItem{**std::move(line)});
+}
+
+bool BatchInput::ready() const {
+  if (!standard_ || !ahead_.empty()) return true;
+  pollfd standard{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  return poll(&standard, 1, 0) != 0;
 }
 
 Result<std::optional<BatchItem>> BatchInput::next() {

@@ -23,6 +23,9 @@ class BatchInput {
 
   // The next line; nullopt at the end. An error is the system's.
   Result<std::optional<BatchItem>> next();
+  // Whether next() finds something at once, for all that is known: false only for standard input
+  // on which nothing has come yet.
+  bool ready() const;
   // Whether it can be read once more: a plain file.
   bool rereadable() const { return rereadable_; }
 
@@ -33,7 +36,7 @@ class BatchInput {
 
   JsonLines lines_;
   std::deque<BatchItem> ahead_;  // read while a good line was looked for
-  bool rereadable_ = false;
+  bool rereadable_ = false, standard_ = false;
 };
 
 }  // namespace minim

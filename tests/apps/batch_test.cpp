@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <memory>
@@ -351,6 +352,21 @@ TEST_F(BatchFile, TheContextIsSizedToTheLongestLine) {
   EXPECT_EQ(small.code, 1);
   EXPECT_EQ(small.lines()[1]["error"]["code"], "exhausted");
   EXPECT_TRUE(small.lines()[0].contains("tokens"));
+}
+
+TEST(Batch, AnAnswerDoesNotWaitForTheNextLine) {
+  const TempFolder folder;
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const Running running(with_batch("-", {"--max-tokens", "2"}), {.input_path = pipe});
+  std::ofstream lines(pipe);
+  lines << "{\"id\":1,\"prompt\":\"Hello\"}\n" << std::flush;
+  EXPECT_TRUE(running.wait_for_output(1));
+  lines << "{\"id\":2,\"prompt\":\"Hello\"}\n" << std::flush;
+  lines.close();
+  const Outcome outcome = running.wait();
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.lines().size(), 2u);
 }
 
 TEST(Batch, FlagsThatDoNotGoWithItAreRefused) {
