@@ -11,7 +11,7 @@ FUZZ_SECONDS ?= 60
 # Tests that make asan and make tsan run, as regular expressions of ctest; those that ASan leaves out.
 ASAN_TESTS ?= .
 ASAN_SKIP ?= ^$$
-TSAN_TESTS ?= ThreadPool|Threads|BatchMates|T_f2_|T_c1_|T_h1_|T_h2_
+TSAN_TESTS ?= ThreadPool|Threads|BatchMates|T_f2_|T_c1_|T_h2_
 TSAN_PROGRAMS ?= base_test device_test
 # Programs that make asan builds. CI takes those that it has time for; the fuzz targets run every parser under ASan and UBSan.
 ASAN_PROGRAMS ?= all
