@@ -35,7 +35,7 @@ double largest_finite(const float* logits) {
       FloatQuad x;
       std::memcpy(&x, logits + i + 4 * lane, sizeof x);
       // NaN compares false.
-      lanes[lane] = (x > lanes[lane]) & (x <= kLargestFloat) ? x : lanes[lane];
+      lanes[lane] = ((x > lanes[lane]) & (x <= kLargestFloat)) ? x : lanes[lane];
     }
   }
   float largest = kOut;
