@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "byte_vocabulary.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr minim::TokenId kStop = 256, kNs = 257;  // added tokens behind the bytes
 constexpr minim::TokenId kIds = 259;
+constexpr int kSteps = 200, kPatience = 20;  // draws of a reply, and before it looks for its end
 
 struct Grammars {
   Grammars() {
@@ -38,11 +40,15 @@ bool allowed(const minim::TokenBits& bits, minim::TokenId id) {
   return (bits[static_cast<size_t>(id) / 32] >> id % 32 & 1) != 0;
 }
 
-// A token that may come next: the marker, which leads on, every other time.
-minim::TokenId choose(const minim::TokenBits& bits, uint32_t& random) {
+// A token that may come next. The marker leads on, so it is taken mostly; after some time, what
+// ends things is.
+minim::TokenId choose(const minim::TokenBits& bits, int step, uint32_t& random) {
   if (allowed(bits, kStop)) return kStop;
   random = random * 1664525 + 1013904223;
-  if ((random >> 16 & 1) != 0 && allowed(bits, kNs)) return kNs;
+  if ((random >> 16 & 7) != 0 && allowed(bits, kNs)) return kNs;
+  for (const char end : std::string_view("/\n\"]}>")) {
+    if (step >= kPatience && allowed(bits, end)) return end;
+  }
   for (minim::TokenId i = 0; i < kIds; ++i) {
     const auto id = static_cast<minim::TokenId>((static_cast<uint32_t>(i) + (random >> 17)) % kIds);
     if (allowed(bits, id)) return id;
@@ -57,14 +63,14 @@ std::vector<minim::TokenId> walk(const std::shared_ptr<const minim::CompiledGram
   minim::GrammarMatcher matcher(grammar);
   minim::TokenBits bits;
   std::vector<minim::TokenId> reply;
-  for (int step = 0; step < 60; ++step) {
+  for (int step = 0; step < kSteps; ++step) {
     for (const minim::TokenId id : matcher.forced()) {
       require(matcher.accept(id));
       if (id == kStop) return reply;
       reply.push_back(id);
     }
     matcher.allowed(bits);
-    const minim::TokenId next = choose(bits, seed);
+    const minim::TokenId next = choose(bits, step, seed);
     require(matcher.accept(next));
     if (next == kStop) return reply;
     reply.push_back(next);
