@@ -18,10 +18,11 @@ _minim() {
     --index-dtype) COMPREPLY=($(compgen -W "auto bf16 fp8_e4m3 nvfp4" -- "$current")); return ;;
     --attention) COMPREPLY=($(compgen -W "direct gpu" -- "$current")); return ;;
     --numerics) COMPREPLY=($(compgen -W "exact fast reference" -- "$current")); return ;;
+    --kv-disk) COMPREPLY=($(compgen -d -- "$current")); return ;;
     --config) COMPREPLY=($(compgen -f -- "$current")); return ;;
   esac
   case "${COMP_WORDS[1]}" in
-    run) words="--help --file --batch --output --parallel --system --thinking --effort --thinking-budget --tools --json-schema --json-schema-text --json-object --regex --choice --grammar --tool-choice --raw --max-tokens --greedy --temperature --top-k --top-p --min-p --repetition-penalty --presence-penalty --frequency-penalty --seed --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;
+    run) words="--help --file --batch --output --parallel --system --thinking --effort --thinking-budget --tools --json-schema --json-schema-text --json-object --regex --choice --grammar --tool-choice --raw --max-tokens --greedy --temperature --top-k --top-p --min-p --repetition-penalty --presence-penalty --frequency-penalty --seed --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --kv-cache-gb --kv-host-gb --kv-disk --kv-disk-gb --chunk --quiet --json --config" ;;
     score) words="--help --file --text --tokens --tokens-file --parse-special --top --trace --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;
     tokenize) words="--help --file --text --parse-special --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;
     detokenize) words="--help --file --tokens --model --isa --threads --kv-dtype --index-dtype --attention --numerics --context --chunk --quiet --json --config" ;;

@@ -16,6 +16,7 @@
 #include "apps/batch_fields.h"
 #include "apps/batch_line.h"
 #include "apps/batch_output.h"
+#include "apps/cache_flags.h"
 #include "apps/model_folder.h"
 #include "apps/output_json.h"
 #include "engine/engine.h"
@@ -34,6 +35,7 @@ struct Plan {
   TextSide text;
   BatchDefaults defaults;
   RuntimeOptions runtime;
+  KvTierOptions tiers = {};
   int parallel = kParallel;
   size_t n_lines = 0;  // 0: unknown
 };
@@ -276,6 +278,10 @@ Result<Plan> make_plan(const Arguments& arguments) {
   if (!options) return options.error();
   Plan plan{.text = *std::move(text), .defaults = {}, .runtime = *std::move(options)};
   plan.parallel = static_cast<int>(arguments.integer("parallel", kParallel));
+  plan.runtime.kv_bytes = cache_size_flag(arguments);
+  Result<KvTierOptions> tiers = tier_flags(arguments);
+  if (!tiers) return tiers.error();
+  plan.tiers = *std::move(tiers);
   Result<Config> config = load_config(plan.runtime.model_dir);
   if (!config) return config.error();
   Result<GenerationDefaults> model = load_generation_defaults(plan.runtime.model_dir);
@@ -341,8 +347,10 @@ Result<Ok> size_cache(Plan& plan) {
   const uint64_t wanted =
       blocks * static_cast<uint64_t>(plan.parallel) * layout.block_bytes * doubles;
   constexpr uint64_t kSmallPart = 8;
-  plan.runtime.kv_bytes =
-      wanted < read_memory_budget().available / kSmallPart ? wanted : kAllMemory;
+  if (!plan.runtime.kv_bytes) {
+    plan.runtime.kv_bytes =
+        wanted < read_memory_budget().available / kSmallPart ? wanted : kAllMemory;
+  }
   plan.runtime.extra_rows = plan.parallel;
   return Ok{};
 }
@@ -371,6 +379,8 @@ Result<Ok> answer_all(Plan& plan, BatchInput& input, BatchItem first, BatchOutpu
   options.max_sequences = plan.parallel;
   options.max_queue = static_cast<int>(kWindows) * plan.parallel;
   options.token_mask = *std::move(mask);
+  options.tiers = plan.tiers;
+  if (!quiet) warn(cache_line(**runtime));
   Result<std::unique_ptr<Engine>> engine = Engine::make(**runtime, std::move(options));
   if (!engine) return engine.error();
   Result<Ok> started = (*engine)->start();

@@ -37,8 +37,8 @@ Json answer_message(const ParsedOutput& output) {
 
 // Answers the last message and adds the answer; on an error the message is taken back. False: the
 // program is to end.
-bool turn(const TextSide& text, const Answerer& answerer, Session& sequence, Json& messages,
-          TurnMemory& memory, const Arguments& arguments) {
+bool turn(const TextSide& text, const Answerer& answerer, Json& messages, TurnMemory& memory,
+          const Arguments& arguments) {
   InterruptWatch watch;
   const auto give_up = [&](const Error& error) {
     warn(error.message);
@@ -47,8 +47,7 @@ bool turn(const TextSide& text, const Answerer& answerer, Session& sequence, Jso
   };
   Result<std::vector<TokenId>> prompt = render_prompt(text, messages, &memory);
   if (!prompt) return give_up(prompt.error());
-  Result<Answer> result =
-      answer(text, answerer, sequence, *prompt, false, arguments.on("quiet"), watch);
+  Result<Answer> result = answer(text, answerer, *prompt, false, arguments.on("quiet"), watch);
   if (!result) return give_up(result.error());
   messages.push_back(answer_message(result->output));
   if (result->generation.finish == Finish::kStop) {
@@ -66,7 +65,6 @@ int chat(const TextSide& text, const Answerer& answerer, const Arguments& argume
   if (!arguments.on("quiet")) {
     warn("a chat: /clear forgets what was said, /exit or Ctrl-D ends, Ctrl-C stops an answer");
   }
-  Session sequence(*answerer.runtime);
   TurnMemory memory(static_cast<size_t>(answerer.runtime->context()));
   Json messages = first_messages(arguments);
   LineEditor editor;
@@ -78,7 +76,7 @@ int chat(const TextSide& text, const Answerer& answerer, const Arguments& argume
     }
     if (line->find_first_not_of(" \t") == std::string::npos) continue;
     messages.push_back({{"role", "user"}, {"content", *line}});
-    if (!turn(text, answerer, sequence, messages, memory, arguments)) return interrupted_code();
+    if (!turn(text, answerer, messages, memory, arguments)) return interrupted_code();
   }
   return finish_output();
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "apps/answer_display.h"
+#include "apps/cache_flags.h"
 #include "apps/model_folder.h"
 #include "apps/output_json.h"
 #include "apps/reply_rules.h"
@@ -143,12 +144,20 @@ Result<Answerer> load_answerer(const TextSide& text, RuntimeOptions options,
   Result<std::vector<int32_t>> stops = stop_ids(*defaults, text.tokenizer, text.folder);
   if (!stops) return stops.error();
   answerer.stops = *std::move(stops);
+  options.kv_bytes = cache_size_flag(arguments);
   Result<std::unique_ptr<Runtime>> runtime = load_runtime(options, arguments.on("quiet"), &watch);
   if (!runtime) return runtime.error();
   answerer.runtime = *std::move(runtime);
   Result<TokenMask> mask = token_mask(answerer.runtime->config(), &text.tokenizer);
   if (!mask) return mask.error();
-  answerer.mask = *std::move(mask);
+  EngineOptions engine_options{.max_sequences = 1, .token_mask = *std::move(mask)};
+  Result<KvTierOptions> tiers = tier_flags(arguments);
+  if (!tiers) return tiers.error();
+  engine_options.tiers = *std::move(tiers);
+  Result<std::unique_ptr<Engine>> engine =
+      Engine::make(*answerer.runtime, std::move(engine_options));
+  if (!engine) return engine.error();
+  answerer.engine = *std::move(engine);
   Result<SamplingParams> sampling = sampling_of(arguments, answerer.runtime->generation());
   if (!sampling) return sampling.error();
   answerer.sampling = *sampling;
@@ -158,20 +167,25 @@ Result<Answerer> load_answerer(const TextSide& text, RuntimeOptions options,
   return answerer;
 }
 
-Result<Answer> answer(const TextSide& text, const Answerer& answerer, Session& sequence,
+Result<Answer> answer(const TextSide& text, const Answerer& answerer,
                       const std::vector<TokenId>& prompt, bool silent, bool quiet,
                       const InterruptWatch& watch) {
-  Result<std::unique_ptr<OutputConstraint>> constraint = text.form.begin(text.tokenizer);
-  if (!constraint) return constraint.error();
-  const GenerationRequest request{.prompt = prompt,
-                                  .sampling = answerer.sampling,
-                                  .stop_ids = answerer.stops,
-                                  .max_tokens = answerer.max_tokens,
-                                  .constraint = constraint->get()};
+  const auto form = std::make_shared<const ReplyForm>(
+      ReplyForm{.raw = !text.chat_template, .tools = text.tool_set, .mode = text.mode});
+  GenerateRequest request;
+  request.prompt = prompt;
+  request.sampling = answerer.sampling;
+  request.stop_ids = answerer.stops;
+  request.max_tokens = answerer.max_tokens;
+  request.rules = [&](int) -> Result<std::unique_ptr<TokenRules>> {
+    Result<std::unique_ptr<OutputConstraint>> constraint = text.form.begin(text.tokenizer);
+    if (!constraint) return constraint.error();
+    if (*constraint == nullptr) return std::unique_ptr<TokenRules>();
+    return std::unique_ptr<TokenRules>(
+        new ReplyRules(text.tokenizer, form, *std::move(constraint)));
+  };
   ProgressLine progress(!quiet, &watch);
-  ReplyText reader(text.tokenizer,
-                   std::make_shared<const ReplyForm>(ReplyForm{
-                       .raw = !text.chat_template, .tools = text.tool_set, .mode = text.mode}));
+  ReplyText reader(text.tokenizer, form);
   AnswerDisplay display(silent);
   ParsedOutput output;
   const auto take = [&](const std::vector<OutputEvent>& events) {
@@ -182,9 +196,8 @@ Result<Answer> answer(const TextSide& text, const Answerer& answerer, Session& s
     }
     return read;
   };
-  Result<Generation> generation =
-      generate(sequence, *answerer.runtime, answerer.mask, request, progress, watch,
-               [&](int32_t token) { return take(reader.push(token)); });
+  Result<Generation> generation = generate(*answerer.engine, std::move(request), progress, watch,
+                                           [&](int32_t token) { return take(reader.push(token)); });
   take(reader.finish(finish_name(generation ? generation->finish : Finish::kCancelled)));
   display.end();
   if (!generation) return generation.error();

@@ -11,6 +11,7 @@
 #include "apps/console.h"
 #include "apps/generation.h"
 #include "base/json.h"
+#include "engine/engine.h"
 #include "engine/runtime.h"
 #include "engine/sampler.h"
 #include "text/chat_template.h"
@@ -56,7 +57,7 @@ Result<Ok> read_form(TextSide& text, const Arguments& arguments);
 
 struct Answerer {
   std::unique_ptr<Runtime> runtime;
-  TokenMask mask;
+  std::unique_ptr<Engine> engine;  // of this one conversation, not started
   std::vector<int32_t> stops;
   SamplingParams sampling;
   int64_t max_tokens = 0;
@@ -70,7 +71,7 @@ struct Answer {
   ParsedOutput output;  // with --raw: all of it is content
 };
 // Answers a prompt, writing to stdout as the tokens come unless `silent`.
-Result<Answer> answer(const TextSide& text, const Answerer& answerer, Session& sequence,
+Result<Answer> answer(const TextSide& text, const Answerer& answerer,
                       const std::vector<TokenId>& prompt, bool silent, bool quiet,
                       const InterruptWatch& watch);
 

@@ -65,18 +65,6 @@ void check_memory(Findings& findings) {
       findings.model.context, format_bytes(needed), format_bytes(findings.memory.available)));
 }
 
-const char* format_name(KvFormat format) {
-  switch (format) {
-    case KvFormat::kBf16:
-      return "bf16";
-    case KvFormat::kFp8E4m3:
-      return "fp8_e4m3";
-    case KvFormat::kNvfp4:
-      return "nvfp4";
-  }
-  return "";
-}
-
 Json optional_bytes(uint64_t bytes) { return bytes == 0 ? Json(nullptr) : Json(bytes); }
 
 Json model_json(const Findings& findings) {
@@ -89,8 +77,8 @@ Json model_json(const Findings& findings) {
   out["layers"] = model.config->n_layers;
   out["vocab"] = model.config->vocab;
   out["max_positions"] = model.config->max_positions;
-  out["kv_dtype"] = format_name(model.formats.main);
-  out["index_dtype"] = format_name(model.formats.index);
+  out["kv_dtype"] = kv_format_name(model.formats.main);
+  out["index_dtype"] = kv_format_name(model.formats.index);
   out["kv_bytes_per_token"] = Json{
       {"k", model.kv.k}, {"v", model.kv.v}, {"index", model.kv.index}, {"total", model.kv.total()}};
   out["context"] = model.context;
@@ -185,10 +173,10 @@ std::string model_table(const Findings& findings) {
                                model.config->n_layers, model.config->n_experts, model.config->vocab,
                                model.config->max_positions));
     out += row("weights", format_bytes(model.weights_bytes));
-    out += row("cache",
-               fmt::format("{} bytes a token (K {}, V {}, index {}), {} and {}", model.kv.total(),
-                           model.kv.k, model.kv.v, model.kv.index, format_name(model.formats.main),
-                           format_name(model.formats.index)));
+    out += row("cache", fmt::format("{} bytes a token (K {}, V {}, index {}), {} and {}",
+                                    model.kv.total(), model.kv.k, model.kv.v, model.kv.index,
+                                    kv_format_name(model.formats.main),
+                                    kv_format_name(model.formats.index)));
     out += row("context", fmt::format("{} tokens need {} of cache, {} in all", model.context,
                                       format_bytes(model.cache_bytes),
                                       format_bytes(model.weights_bytes + model.cache_bytes)));

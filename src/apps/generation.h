@@ -2,26 +2,13 @@
 #pragma once
 
 #include <functional>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "apps/console.h"
 #include "base/result.h"
-#include "engine/request.h"
-#include "engine/sampler.h"
-#include "engine/session.h"
-#include "text/output_constraint.h"
+#include "engine/engine.h"
 
 namespace minim {
-
-struct GenerationRequest {
-  std::span<const int32_t> prompt;  // not empty
-  SamplingParams sampling;
-  std::span<const int32_t> stop_ids;
-  int64_t max_tokens = 0;                  // 0: as many as the context holds
-  OutputConstraint* constraint = nullptr;  // of this reply alone; null: everything may come
-};
 
 struct Generation {
   std::vector<int32_t> tokens;  // the stop id included
@@ -36,12 +23,10 @@ struct Generation {
   double decode_rate() const;
 };
 
-// Runs until a stop id, the limit, the end of the context or an interrupt. `on_token` sees every
-// token but the stop id; false stops (then kCancelled). An interrupt during the prompt is the
-// error kCancelled. What the constraint forces is appended in one go, which changes no bit: the
-// tokens are a function of model, request and seed, never of time.
-Result<Generation> generate(Session& sequence, const Runtime& runtime, const TokenMask& mask,
-                            const GenerationRequest& request, ProgressLine& progress,
+// Runs a request of one reply on an engine that nobody start()ed, until it ends or an interrupt.
+// `on_token` sees every token but the stop id; false stops (then kCancelled). An interrupt during
+// the prompt is the error kCancelled; the others are those of Engine::submit and of the reply.
+Result<Generation> generate(Engine& engine, GenerateRequest request, ProgressLine& progress,
                             const InterruptWatch& watch,
                             const std::function<bool(int32_t)>& on_token);
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "apps/batch.h"
+#include "apps/cache_flags.h"
 #include "apps/conversation.h"
 #include "apps/json_lines.h"
 #include "apps/model_folder.h"
@@ -73,10 +74,8 @@ int answer_once(const TextSide& text, const std::string& source, RuntimeOptions 
   InterruptWatch watch;  // not before: while the prompt is read, a signal simply ends the program
   Result<Answerer> answerer = load_answerer(text, options, arguments, watch);
   if (!answerer) return fail(answerer.error());
-  Session sequence(*answerer->runtime);
   const bool json = arguments.on("json");
-  Result<Answer> result =
-      answer(text, *answerer, sequence, *prompt, json, arguments.on("quiet"), watch);
+  Result<Answer> result = answer(text, *answerer, *prompt, json, arguments.on("quiet"), watch);
   if (!result) return fail(result.error());
   if (json) write_out(dump_json(answer_json(*result, *answerer)) + "\n");
   const int code = finish_output();
@@ -90,14 +89,13 @@ int answer_once(const TextSide& text, const std::string& source, RuntimeOptions 
 int run_command(const Arguments& arguments) {
   Result<Ok> batch = check_batch_flags(arguments);
   if (!batch) return usage_error(batch.error().message);
-  if (arguments.given("batch")) {
-    Result<Ok> form = check_form_flags(arguments);
-    return form ? batch_command(arguments) : usage_error(form.error().message);
-  }
-  Result<std::optional<std::string>> source = prompt_source(arguments);
-  if (!source) return usage_error(source.error().message);
   Result<Ok> flags = check_form_flags(arguments);
   if (!flags) return usage_error(flags.error().message);
+  const Result<KvTierOptions> tiers = tier_flags(arguments);
+  if (!tiers) return usage_error(tiers.error().message);
+  if (arguments.given("batch")) return batch_command(arguments);
+  Result<std::optional<std::string>> source = prompt_source(arguments);
+  if (!source) return usage_error(source.error().message);
   Result<TextSide> text = load_text_side(arguments);
   if (!text) return fail(text.error());
   Result<Ok> form = read_form(*text, arguments);

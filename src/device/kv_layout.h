@@ -28,6 +28,11 @@ inline constexpr int kNoBlock = -1;
 
 enum class KvFormat : uint8_t { kBf16, kFp8E4m3, kNvfp4 };
 
+// "bf16", "fp8_e4m3", "nvfp4": as flags and configs spell them.
+constexpr const char* kv_format_name(KvFormat format) {
+  return format == KvFormat::kBf16 ? "bf16" : format == KvFormat::kFp8E4m3 ? "fp8_e4m3" : "nvfp4";
+}
+
 // Formats of the lanes. K and V always share one.
 struct KvFormats {
   KvFormat main = KvFormat::kBf16;

@@ -73,10 +73,7 @@ EngineLoop::EngineLoop(Runtime& runtime, EngineOptions options, std::string scop
       options_(std::move(options)),
       cache_(runtime.n_blocks(), std::move(scope), std::move(tiers)),
       scheduler_(limits_of(runtime, options_), cache_) {
-  const SchedulerLimits limits = limits_of(runtime, options_);
-  logits_.resize(static_cast<size_t>(limits.max_logits) *
-                 static_cast<size_t>(runtime.config().vocab));
-  tokens_.reserve(static_cast<size_t>(limits.max_rows));
+  tokens_.reserve(static_cast<size_t>(runtime.max_rows()));
   publish();
 }
 
@@ -240,6 +237,7 @@ bool EngineLoop::step(bool wait) {
   start_rules(plan);
   const Batch batch{.tokens = tokens_, .sequences = spans_, .logits_rows = logits_rows_};
   const size_t n_logits = logits_rows_.size() * static_cast<size_t>(runtime_.config().vocab);
+  if (logits_.size() < n_logits) logits_.resize(n_logits);
   const double planning = seconds_since(start);
   const uint64_t read_before = runtime_.device().bytes_read();
   const Clock::time_point forward = Clock::now();

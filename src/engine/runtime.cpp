@@ -47,24 +47,12 @@ KvLayout layout_of(const Config& config, const RuntimeOptions& options) {
   return make_kv_layout(formats, config.n_kv_heads, std::move(has_index), options.order);
 }
 
-std::string_view format_name(KvFormat format) {
-  switch (format) {
-    case KvFormat::kBf16:
-      return "bf16";
-    case KvFormat::kFp8E4m3:
-      return "fp8_e4m3";
-    case KvFormat::kNvfp4:
-      return "nvfp4";
-  }
-  return "";
-}
-
 // Bump `minim-1` whenever the same tokens give other bytes.
 std::string cache_scope_of(const KvLayout& layout, const RuntimeOptions& options) {
   return fmt::format(
       "minim-1 kv={} index={} order={} heads={} layers={} block={} attention={} "
       "numerics={}",
-      format_name(layout.formats.main), format_name(layout.formats.index),
+      kv_format_name(layout.formats.main), kv_format_name(layout.formats.index),
       layout.order == KvOrder::kBlockOuter ? "block" : "layer", layout.n_kv_heads,
       layout.has_index.size(), layout.block_bytes,
       options.attention == AttentionMode::kDirect ? "direct" : "gpu",

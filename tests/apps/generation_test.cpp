@@ -10,7 +10,8 @@
 #include <random>
 #include <thread>
 
-#include "apps/mask_worker.h"
+#include "apps/reply_rules.h"
+#include "engine/rules_worker.h"
 
 namespace minim {
 namespace {
@@ -61,30 +62,50 @@ class Scripted final : public OutputConstraint {
 struct Made {
   Generation generation;
   std::vector<int32_t> seen;
-  std::vector<float> logits;
 };
 
-Made make(Runtime& runtime, OutputConstraint* constraint, int64_t max_tokens,
-          std::vector<int32_t> stops = {1300}) {
-  const std::vector<int32_t> prompt = {1314, 30, 40, 50, 60, 70};
-  const TokenMask mask(static_cast<size_t>(runtime.config().vocab), 1);
-  const GenerationRequest request{.prompt = prompt,
-                                  .sampling = {.temperature = 1.5, .seed = 11},
-                                  .stop_ids = stops,
-                                  .max_tokens = max_tokens,
-                                  .constraint = constraint};
+// The constraint stays with the test.
+class Borrowed final : public TokenRules {
+ public:
+  explicit Borrowed(OutputConstraint& constraint) : constraint_(constraint) {}
+  std::span<const uint32_t> allowed() override { return *constraint_.allowed(); }
+  std::vector<int32_t> forced() override { return constraint_.forced(); }
+  bool accept(int32_t token) override {
+    constraint_.accept(token);
+    return false;
+  }
+
+ private:
+  OutputConstraint& constraint_;
+};
+
+GenerateRequest request(OutputConstraint& constraint, int64_t max_tokens) {
+  GenerateRequest request;
+  request.prompt = {1314, 30, 40, 50, 60, 70};
+  request.sampling.temperature = 1.5;
+  request.sampling.seed = 11;
+  request.stop_ids = {1300};
+  request.max_tokens = max_tokens;
+  request.logprobs = 0;
+  request.rules = [&constraint](int) -> Result<std::unique_ptr<TokenRules>> {
+    return std::unique_ptr<TokenRules>(new Borrowed(constraint));
+  };
+  return request;
+}
+
+Made make(Runtime& runtime, OutputConstraint& constraint, int64_t max_tokens) {
+  Result<std::unique_ptr<Engine>> engine = Engine::make(runtime, {});
+  EXPECT_TRUE(engine) << engine.error().message;
   ProgressLine progress(false, nullptr);
   const InterruptWatch watch;
-  Session sequence(runtime);
   Made made;
   Result<Generation> generation =
-      generate(sequence, runtime, mask, request, progress, watch, [&](int32_t token) {
+      generate(**engine, request(constraint, max_tokens), progress, watch, [&](int32_t token) {
         made.seen.push_back(token);
         return true;
       });
   EXPECT_TRUE(generation) << generation.error().message;
   if (generation) made.generation = *std::move(generation);
-  made.logits.assign(sequence.logits().begin(), sequence.logits().end());
   return made;
 }
 
@@ -93,7 +114,7 @@ TEST(Generation, DrawnTokensAreAllowedOnesAndForcedOnesComeWhereTheyMust) {
   ASSERT_NE(runtime, nullptr);
   const std::vector<TokenId> stretch = {300, 301, 302, 303, 304};
   Scripted constraint(1344, 0x0f0f0f0f, 4, stretch);
-  const Made made = make(*runtime, &constraint, 60);
+  const Made made = make(*runtime, constraint, 60);
   const std::vector<int32_t>& tokens = made.generation.tokens;
   ASSERT_EQ(tokens.size(), 60u);
   EXPECT_EQ(made.seen, tokens);
@@ -118,12 +139,10 @@ TEST(Generation, TheTokensDependOnNoTimingAndNoChunk) {
   ASSERT_TRUE(runtime != nullptr && small != nullptr);
   Scripted fast(1344, 0x0f0f0f0f, 3, stretch), slow(1344, 0x0f0f0f0f, 3, stretch, true),
       chunked(1344, 0x0f0f0f0f, 3, stretch);
-  const Made one = make(*runtime, &fast, 80), two = make(*runtime, &slow, 80),
-             three = make(*small, &chunked, 80);
+  const Made one = make(*runtime, fast, 80), two = make(*runtime, slow, 80),
+             three = make(*small, chunked, 80);
   EXPECT_EQ(one.generation.tokens, two.generation.tokens);
   EXPECT_EQ(one.generation.tokens, three.generation.tokens);
-  EXPECT_EQ(0, std::memcmp(one.logits.data(), two.logits.data(), one.logits.size() * 4));
-  EXPECT_EQ(0, std::memcmp(one.logits.data(), three.logits.data(), one.logits.size() * 4));
   // Masks were made on another thread, one for each draw.
   EXPECT_EQ(slow.asked_from().size(), 80u - static_cast<size_t>(two.generation.forced_tokens));
   for (const std::thread::id& id : slow.asked_from()) EXPECT_NE(id, std::this_thread::get_id());
@@ -133,7 +152,7 @@ TEST(Generation, AStopIdAmongForcedTokensEndsTheReply) {
   const auto runtime = load_demo();
   ASSERT_NE(runtime, nullptr);
   Scripted constraint(1344, 0xffffffff, 1, {300, 1300, 301});
-  const Made made = make(*runtime, &constraint, 0);
+  const Made made = make(*runtime, constraint, 0);
   ASSERT_EQ(made.generation.tokens.size(), 3u);
   EXPECT_EQ(made.generation.tokens.back(), 1300);
   EXPECT_EQ(made.seen.size(), 2u);
@@ -144,14 +163,14 @@ TEST(Generation, LimitsCutForcedStretchesToo) {
   Scripted constraint(1344, 0xffffffff, 1, {300, 301, 302, 303});
   const auto runtime = load_demo();
   ASSERT_NE(runtime, nullptr);
-  const Made made = make(*runtime, &constraint, 3);
+  const Made made = make(*runtime, constraint, 3);
   EXPECT_EQ(made.generation.tokens.size(), 3u);
   EXPECT_EQ(made.generation.finish, Finish::kLength);
   // A prompt of 6, 4 more places; the last token needs none.
   const auto tight = load_demo(10);
   ASSERT_NE(tight, nullptr);
   Scripted other(1344, 0xffffffff, 1, {300, 301, 302, 303, 304, 305, 306});
-  const Made full = make(*tight, &other, 0);
+  const Made full = make(*tight, other, 0);
   EXPECT_EQ(full.generation.tokens.size(), 5u);
   EXPECT_EQ(full.generation.finish, Finish::kLength);
 }
@@ -160,26 +179,27 @@ TEST(Generation, AMaskWithoutTokensIsAnErrorOfTheReply) {
   const auto runtime = load_demo();
   ASSERT_NE(runtime, nullptr);
   Scripted constraint(1344, 0, 1, {});
-  const std::vector<int32_t> prompt = {1314, 30};
   ProgressLine progress(false, nullptr);
   const InterruptWatch watch;
-  Session sequence(*runtime);
+  Result<std::unique_ptr<Engine>> engine = Engine::make(*runtime, {});
+  ASSERT_TRUE(engine);
   const Result<Generation> failed =
-      generate(sequence, *runtime, TokenMask(1344, 1),
-               {.prompt = prompt, .sampling = {}, .stop_ids = {}, .constraint = &constraint},
-               progress, watch, [](int32_t) { return true; });
+      generate(**engine, request(constraint, 0), progress, watch, [](int32_t) { return true; });
   ASSERT_FALSE(failed);
   EXPECT_NE(failed.error().message.find("allowed"), std::string::npos);
 }
 
-TEST(MaskWorker, GoesAwayWhateverItIsDoing) {
+TEST(RulesWorker, GoesAwayWhateverItIsDoing) {
   for (int i = 0; i < 20; ++i) {
     Scripted constraint(64, 1, 1, {}, true);
-    Result<std::unique_ptr<MaskWorker>> worker = MaskWorker::create(constraint);
+    Borrowed rules(constraint);
+    RulesWorker::Question question{.rules = &rules, .allowed = {}};
+    Result<std::unique_ptr<RulesWorker>> worker = RulesWorker::create();
     ASSERT_TRUE(worker);
-    if (i % 3 != 0) (*worker)->start();
+    if (i % 3 != 0) (*worker)->start({&question, 1});
     if (i % 3 == 2) {
-      EXPECT_NE((*worker)->finish(), nullptr);
+      (*worker)->finish();
+      EXPECT_FALSE(question.allowed.empty());
     }
   }
 }

@@ -50,18 +50,26 @@ class Replay : public ::testing::TestWithParam<const char*> {
     return *std::move(mask);
   }
 
-  Generation answer(Session& sequence, const std::vector<TokenId>& prompt) {
+  std::unique_ptr<Engine> make_engine() {
+    EngineOptions options;
+    options.token_mask = clumsy();
+    Result<std::unique_ptr<Engine>> engine = Engine::make(*runtime_, std::move(options));
+    EXPECT_TRUE(engine) << engine.error().message;
+    return *std::move(engine);
+  }
+
+  Generation answer(Engine& engine, const std::vector<TokenId>& prompt) {
     const std::vector<int32_t> stops =
         *stop_ids(runtime_->generation(), tokenizer_, MINIM_DEMO_MODEL);
-    SamplingParams greedy;
-    greedy.temperature = 0;
-    const TokenMask mask = clumsy();
+    GenerateRequest request;
+    request.prompt = prompt;
+    request.sampling.temperature = 0;
+    request.stop_ids = stops;
+    request.max_tokens = 400;
     ProgressLine progress(false, nullptr);
     InterruptWatch watch;
     Result<Generation> out =
-        generate(sequence, *runtime_, mask,
-                 {.prompt = prompt, .sampling = greedy, .stop_ids = stops, .max_tokens = 400},
-                 progress, watch, [](int32_t) { return true; });
+        generate(engine, std::move(request), progress, watch, [](int32_t) { return true; });
     EXPECT_TRUE(out) << out.error().message;
     return out ? *std::move(out) : Generation();
   }
@@ -73,7 +81,7 @@ class Replay : public ::testing::TestWithParam<const char*> {
 
 TEST_P(Replay, NextPromptBeginsWithAllThatTheCacheHolds) {
   TurnMemory memory(10000);
-  Session sequence(*runtime_);
+  const std::unique_ptr<Engine> engine = make_engine();
   Json messages = Json::array();
   std::vector<TokenId> before;  // all tokens of the chat so far
   for (const char* question : {"Hello", "What is 12 + 30?", "Thanks!"}) {
@@ -83,7 +91,7 @@ TEST_P(Replay, NextPromptBeginsWithAllThatTheCacheHolds) {
     if (std::string_view(GetParam()) == "adaptive") {
       EXPECT_EQ(begins(prompt(messages, nullptr), before), before.empty()) << "text would do";
     }
-    const Generation reply = answer(sequence, now);
+    const Generation reply = answer(*engine, now);
     ASSERT_EQ(reply.finish, Finish::kStop);
     // The last token of a reply never went through the model.
     EXPECT_EQ(reply.cached_tokens, before.empty() ? 0 : static_cast<int>(before.size()) - 1);

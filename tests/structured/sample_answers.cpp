@@ -16,6 +16,7 @@
 
 #include "apps/generation.h"
 #include "apps/model_folder.h"
+#include "apps/reply_rules.h"
 #include "text/detokenizer.h"
 #include "text/output_constraint.h"
 
@@ -25,7 +26,7 @@ namespace {
 struct Setup {
   std::unique_ptr<Tokenizer> tokenizer;  // stays where it is: the compiler refers to it
   std::unique_ptr<Runtime> runtime;
-  TokenMask mask;
+  std::unique_ptr<Engine> engine;
   std::vector<int32_t> stops, prompt;
   std::unique_ptr<GrammarCompiler> compiler;
 };
@@ -33,14 +34,18 @@ struct Setup {
 Result<Setup> set_up(const std::string& folder) {
   Result<Tokenizer> tokenizer = load_tokenizer(folder);
   if (!tokenizer) return tokenizer.error();
-  Setup setup{std::make_unique<Tokenizer>(*std::move(tokenizer)), nullptr, {}, {}, {}, nullptr};
+  Setup setup{
+      std::make_unique<Tokenizer>(*std::move(tokenizer)), nullptr, nullptr, {}, {}, nullptr};
   Result<std::unique_ptr<Runtime>> runtime =
       Runtime::load({.model_dir = folder, .n_threads = 1, .context = 2048}, {});
   if (!runtime) return runtime.error();
   setup.runtime = *std::move(runtime);
   Result<TokenMask> mask = token_mask(setup.runtime->config(), setup.tokenizer.get());
   if (!mask) return mask.error();
-  setup.mask = *std::move(mask);
+  Result<std::unique_ptr<Engine>> engine =
+      Engine::make(*setup.runtime, {.max_sequences = 1, .token_mask = *std::move(mask)});
+  if (!engine) return engine.error();
+  setup.engine = *std::move(engine);
   Result<std::vector<int32_t>> stops =
       stop_ids(setup.runtime->generation(), *setup.tokenizer, folder);
   if (!stops) return stops.error();
@@ -60,28 +65,28 @@ struct Wanted {
   uint64_t first_seed = 0;
 };
 
-Result<Ok> sample_one(const Setup& setup, const Json& line, const Wanted& wanted, uint64_t seed,
-                      Session& sequence) {
-  ConstraintRequest request;
-  request.mode = ThinkingMode::kDisabled;
-  request.format = GrammarSpec{GrammarSpec::Kind::kJsonSchema, dump_json(line["schema"]), {}};
+Result<Ok> sample_one(const Setup& setup, const Json& line, const Wanted& wanted, uint64_t seed) {
+  GenerateRequest request;
+  request.prompt = setup.prompt;
+  request.sampling.temperature = wanted.temperature;
+  request.sampling.seed = seed;
   request.stop_ids = setup.stops;
-  Result<std::unique_ptr<OutputConstraint>> constraint =
-      OutputConstraint::create(request, *setup.tokenizer, setup.compiler.get());
-  if (!constraint) return constraint.error();
+  request.max_tokens = wanted.max_tokens;
+  request.rules = [&](int) -> Result<std::unique_ptr<TokenRules>> {
+    ConstraintRequest form;
+    form.mode = ThinkingMode::kDisabled;
+    form.format = GrammarSpec{GrammarSpec::Kind::kJsonSchema, dump_json(line["schema"]), {}};
+    form.stop_ids = setup.stops;
+    Result<std::unique_ptr<OutputConstraint>> constraint =
+        OutputConstraint::create(form, *setup.tokenizer, setup.compiler.get());
+    if (!constraint) return constraint.error();
+    return std::unique_ptr<TokenRules>(new ReplyRules(
+        *setup.tokenizer, std::make_shared<const ReplyForm>(), *std::move(constraint)));
+  };
   ProgressLine progress(false, nullptr);
   const InterruptWatch watch;
-  SamplingParams sampling;
-  sampling.temperature = wanted.temperature;
-  sampling.seed = seed;
   Result<Generation> generation =
-      generate(sequence, *setup.runtime, setup.mask,
-               {.prompt = setup.prompt,
-                .sampling = sampling,
-                .stop_ids = setup.stops,
-                .max_tokens = wanted.max_tokens,
-                .constraint = constraint->get()},
-               progress, watch, [](int32_t) { return true; });
+      generate(*setup.engine, std::move(request), progress, watch, [](int32_t) { return true; });
   if (!generation) return generation.error();
   std::vector<int32_t> tokens = generation->tokens;
   if (generation->finish == Finish::kStop) tokens.pop_back();
@@ -98,7 +103,6 @@ int sample(const std::string& folder, const std::string& schemas, const Wanted& 
   Result<Setup> setup = set_up(folder);
   if (!setup) return fail(setup.error()), setup.error().code == Code::kUnsupported ? 3 : 1;
   const auto start = std::chrono::steady_clock::now();
-  Session sequence(*setup->runtime);
   std::ifstream in(schemas);
   std::string text;
   while (std::getline(in, text)) {
@@ -106,7 +110,7 @@ int sample(const std::string& folder, const std::string& schemas, const Wanted& 
     if (!line) return fail(line.error());
     for (int i = 0; i < wanted.n; ++i) {
       const uint64_t seed = wanted.first_seed + static_cast<uint64_t>(i);
-      Result<Ok> sampled = sample_one(*setup, *line, wanted, seed, sequence);
+      Result<Ok> sampled = sample_one(*setup, *line, wanted, seed);
       if (!sampled) return fail(sampled.error());
     }
   }
