@@ -8,6 +8,8 @@ JOBS ?= $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ {gb = int($$2 / 1e6)} 
   END {n = gb < cores ? gb : cores; print n < 1 ? 1 : n}' /proc/meminfo)
 WERROR ?= OFF
 FUZZ_SECONDS ?= 60
+# Targets that always get a minute: they read what users and models write.
+FUZZ_LONG = tokenizer_fuzz detokenizer_fuzz template_fuzz output_parser_fuzz json_schema_fuzz
 # Tests that make asan and make tsan run, as regular expressions of ctest; those that ASan leaves out.
 ASAN_TESTS ?= .
 ASAN_SKIP ?= ^$$
@@ -74,7 +76,7 @@ BENCH_GIB ?= 1.2
 bench:
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory configure
-	@cmake --build build -j $(JOBS) --target kernels_bench sampler_bench load_bench decode_bench template_bench
+	@cmake --build build -j $(JOBS) --target kernels_bench sampler_bench load_bench decode_bench engine_bench template_bench
 	@[ -d $(BENCH_MODEL) ] || { scripts/make_random_checkpoint.py --size-gib $(BENCH_GIB) --out $(BENCH_MODEL).part && \
 	  mv $(BENCH_MODEL).part $(BENCH_MODEL); }
 	build/bench/kernels_bench
@@ -82,6 +84,7 @@ bench:
 	build/bench/template_bench
 	build/bench/load_bench $(BENCH_MODEL)
 	build/bench/decode_bench $(BENCH_MODEL)
+	build/bench/engine_bench $(BENCH_MODEL)
 
 asan:
 	@$(call configure_with,asan) >/dev/null
@@ -96,7 +99,7 @@ tsan:
 fuzz:
 	@$(call configure_with,fuzz) >/dev/null
 	@cmake --build build-fuzz -j $(JOBS)
-	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS) $(JOBS)
+	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS) $(JOBS) 60 "$(FUZZ_LONG)"
 
 # Warnings are errors in the build that people use; sanitizers make g++ see some that are not there.
 # ctest's summary of the full test run comes last.

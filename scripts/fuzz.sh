@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # Runs every fuzz target of a build for some seconds, from its seeds and from what earlier runs found.
-# Usage: scripts/fuzz.sh BUILD_DIR SECONDS JOBS
+# Usage: scripts/fuzz.sh BUILD_DIR SECONDS JOBS [LONG_SECONDS LONG_TARGETS]
+# LONG_TARGETS: names, separated by blanks, that run for at least LONG_SECONDS.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-build=$1 seconds=$2 jobs=$3
+build=$1 seconds=$2 jobs=$3 long_seconds=${4:-$2} long_targets=" ${5:-} "
 
 run_one() {
-  local target=$1 name log
+  local target=$1 name log time=$seconds
   name=$(basename "$target")
+  if [[ $long_targets == *" $name "* && $long_seconds -gt $time ]]; then time=$long_seconds; fi
   log=$build/fuzz/$name.log
   mkdir -p "$build/fuzz/found/$name"
   local corpora=("$build/fuzz/found/$name")
   [[ -d $root/fuzz/corpus/$name ]] && corpora+=("$root/fuzz/corpus/$name")
-  if "$target" -max_total_time="$seconds" -seed=1 -timeout=10 -rss_limit_mb=2048 -verbosity=1 \
+  if "$target" -max_total_time="$time" -seed=1 -timeout=10 -rss_limit_mb=2048 -verbosity=1 \
       -artifact_prefix="$build/fuzz/$name." "${corpora[@]}" >"$log" 2>&1; then
     echo "fuzz: $name: $(tail -n 1 "$log" | tr 'D' 'd')"
   else
@@ -22,7 +24,7 @@ run_one() {
   fi
 }
 export -f run_one
-export root build seconds
+export root build seconds long_seconds long_targets
 
 shopt -s nullglob
 targets=("$build"/fuzz/*_fuzz)

@@ -1,5 +1,6 @@
-// One sequence that has a runtime to itself, its cache kept from call to call: for scores, and the
-// plain form that many sequences at once (engine/engine.h) must agree with bit for bit.
+// One sequence that has a runtime to itself, its cache kept from call to call: the plain form that
+// many sequences at once (engine/engine.h) must agree with bit for bit, and what measures a model
+// without an engine around it.
 #pragma once
 
 #include <atomic>
