@@ -5,7 +5,7 @@
 namespace minim {
 namespace {
 
-constexpr int kChunkRows = 64;      // beside decoding: enough to share each weight that is read
+constexpr int kChunkRows = 32;      // beside decoding: enough to share each weight that is read
 constexpr double kMemory = 0.8;     // of averages
 constexpr double kMaxEarned = 4.0;  // chunks; a pause of prompts is not saved up for a long stall
 
