@@ -41,7 +41,9 @@ inline void unscaled_tile(const uint8_t* panel, size_t panel_stride, size_t n_in
   for (size_t i = 0; i < n_in / 2; ++i) {
     WeightPair w[kP];
     for (int p = 0; p < kP; ++p) {
-      w[p] = read_pair<kFormat>(panel + static_cast<size_t>(p) * panel_stride, i);
+      const uint8_t* own = panel + static_cast<size_t>(p) * panel_stride;
+      if constexpr (kFormat == PanelFormat::kBf16) prefetch(own + i * 64 + kPrefetchBytes);
+      w[p] = read_pair<kFormat>(own, i);
     }
     const float* at = x + 2 * i;
     for (int t = 0; t < kT; ++t) {
