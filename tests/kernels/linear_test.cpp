@@ -38,7 +38,7 @@ TEST_P(LinearTiers, EqualScalarForAllSizesAndTokenCounts) {
       if (n_in % unit_of(format) != 0) continue;
       TestMatrix m = make_matrix(draw, format, 40, n_in);
       Aligned data = m.packed();
-      for (const size_t n_tokens : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17}) {
+      for (const size_t n_tokens : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 36, 39}) {
         const std::vector<float> x = ordinary(draw, n_tokens * n_in);
         const Panels w = panels_of(m, data.data());
         EXPECT_TRUE(same_bits(run(tier(), w, x, n_in, n_tokens, 48),

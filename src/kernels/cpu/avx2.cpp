@@ -15,8 +15,9 @@ namespace {
 
 constexpr size_t kChannels = 128;
 constexpr size_t kTokens = 128;
-constexpr size_t kTokenTile = 4;  // 16 rows x 4 tokens: 8 accumulators of 16 registers
-constexpr int kGemvPanels = 2;    // chains side by side when there is one token
+constexpr size_t kTokenTile = 4;     // 16 rows x 4 tokens: 8 accumulators of 16 registers
+constexpr bool kKeepDecoded = true;  // MXFP8 weights, for the tiles after the first
+constexpr int kGemvPanels = 2;       // chains side by side when there is one token
 constexpr size_t kPrefetchBytes =
     6144;  // ahead of the read; 4 to 9 KB measured alike, bursts were worse
 constexpr size_t kPackDwords = 8;

@@ -30,6 +30,7 @@ namespace {
 constexpr size_t kChannels = 128;
 constexpr size_t kTokens = 128;
 constexpr size_t kTokenTile = 8;          // 16 rows x 8 tokens: 8 accumulators of 32 registers
+constexpr bool kKeepDecoded = false;      // the tile is twice as large; not measured
 constexpr int kGemvPanels = 2;            // chains side by side when there is one token
 constexpr size_t kPrefetchBytes = 18432;  // ahead of the read
 constexpr size_t kPackDwords = 16;
