@@ -111,7 +111,7 @@ void Scheduler::admit() {
       preempt(*last);
     }
     const bool may_take = n_running() == 0 || victim_for(*sequence) != nullptr;
-    if (!may_take && blocks_for(sequence->n_tokens()) > free_blocks()) return;
+    if (!may_take && blocks_for(sequence->n_due()) > free_blocks()) return;
     sequence->state = Sequence::State::kRunning;
     if (sequence->usage.preemptions == 0) sequence->admitted = Sequence::Clock::now();
     cache_.take_cached(*sequence);
@@ -123,7 +123,7 @@ int Scheduler::free_blocks() const {
   int n = cache_.pool().n_free();
   for (const auto& sequence : sequences_) {
     if (is_waiting(*sequence)) continue;
-    n -= std::max(0, blocks_for(sequence->n_tokens()) - static_cast<int>(sequence->blocks.size()));
+    n -= std::max(0, blocks_for(sequence->n_due()) - static_cast<int>(sequence->blocks.size()));
   }
   return n;
 }

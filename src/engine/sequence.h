@@ -56,18 +56,21 @@ struct Sequence {
   std::vector<TokenLogprobs> logprobs;         // of generated tokens from n_told on, as they come
 
   int n_tokens() const { return static_cast<int>(tokens.size()); }
-  int n_uncomputed() const { return n_tokens() - n_computed; }
+  // Tokens that will be computed. The last one of a reply is not: nothing comes behind it, and it
+  // may be one more than the context holds.
+  int n_due() const { return n_tokens() - (ending ? 1 : 0); }
+  int n_uncomputed() const { return n_due() - n_computed; }
   int n_generated() const { return n_tokens() - n_prompt; }
   // A token or a few, forced ones, are left to compute. A reply that has lost its blocks is no
   // longer decoding: it runs like a prompt until it has caught up.
   bool is_decoding() const { return started && n_uncomputed() <= kMaxDecodeRows; }
   bool wants_logprobs() const { return request->logprobs >= 0; }
   bool wants_prompt_logprobs() const { return request->prompt_logprobs >= 0 && !started; }
-  // The first token whose row must have logits when it is computed; the last token at most.
+  // The first token whose row must have logits when it is computed; the last due one at most.
   int first_logits() const {
     if (wants_prompt_logprobs()) return static_cast<int>(prompt_logprobs.size());
     return wants_logprobs() ? n_prompt - 1 + n_told + static_cast<int>(logprobs.size())
-                            : n_tokens() - 1;
+                            : n_due() - 1;
   }
 };
 
