@@ -342,7 +342,7 @@ Result<Ok> size_cache(Plan& plan) {
   std::vector<bool> has_index;
   for (const LayerKind& kind : config->layers) has_index.push_back(kind.sparse_attention);
   const KvLayout layout = make_kv_layout(formats, config->n_kv_heads, std::move(has_index));
-  const uint64_t blocks = static_cast<uint64_t>((plan.runtime.context - 1) / kBlockTokens + 1);
+  const uint64_t blocks = static_cast<uint64_t>(plan.runtime.context - 1) / kBlockTokens + 1;
   const uint64_t doubles = plan.runtime.numerics == Numerics::kReference ? 4 : 1;
   const uint64_t wanted =
       blocks * static_cast<uint64_t>(plan.parallel) * layout.block_bytes * doubles;
@@ -386,7 +386,7 @@ Result<Ok> answer_all(Plan& plan, BatchInput& input, BatchItem first, BatchOutpu
   Result<Ok> started = (*engine)->start();
   if (!started) return started;
   const Clock::time_point start = Clock::now();
-  const Result<Ok> done =
+  Result<Ok> done =
       Batch(plan, **engine, input, output, totals, watch, quiet).run(std::move(first));
   if (!quiet) report(totals, std::chrono::duration<double>(Clock::now() - start).count());
   return done;

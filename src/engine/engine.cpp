@@ -14,6 +14,7 @@ namespace {
 KvTiers::BlockMemory block_memory(Device& device, int n_layers) {
   return [&device, n_layers](int32_t block) {
     std::vector<std::span<uint8_t>> pieces;
+    pieces.reserve(static_cast<size_t>(n_layers));
     for (int layer = 0; layer < n_layers; ++layer) {
       pieces.push_back(device.block_bytes(layer, block));
     }

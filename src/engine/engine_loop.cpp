@@ -95,7 +95,7 @@ EngineLoop::~EngineLoop() {
 // ---- any thread
 
 Result<EngineLoop::Replies> EngineLoop::make_replies(
-    std::shared_ptr<const GenerateRequest> request) const {
+    const std::shared_ptr<const GenerateRequest>& request) const {
   const auto ticket = std::make_shared<TicketState>(request->n);
   const BlockKey root = root_key({.cache = cache_.scope(), .adapter = "", .salt = request->salt});
   const std::vector<BlockKey> keys = chain_keys(root, request->prompt);

@@ -33,7 +33,7 @@ class EngineLoop {
  private:
   using Replies = std::vector<std::unique_ptr<Sequence>>;
 
-  Result<Replies> make_replies(std::shared_ptr<const GenerateRequest> request) const;
+  Result<Replies> make_replies(const std::shared_ptr<const GenerateRequest>& request) const;
   void run();
   void receive();
   void end_overdue();

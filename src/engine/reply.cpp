@@ -25,9 +25,8 @@ bool is_stop(const Sequence& sequence, int32_t token) {
 void take(Sequence& sequence, int32_t token, int context) {
   const int64_t limit = sequence.request->max_tokens;
   sequence.tokens.push_back(token);
-  if (is_stop(sequence, token)) {
-    sequence.ending = Finish::kStop;
-  } else if (sequence.rules != nullptr && sequence.rules->accept(token)) {
+  // A stop id is no part of the text, so the rules do not see it.
+  if (is_stop(sequence, token) || (sequence.rules != nullptr && sequence.rules->accept(token))) {
     sequence.ending = Finish::kStop;
   } else if ((limit > 0 && sequence.n_generated() >= limit) || sequence.n_tokens() > context) {
     sequence.ending = Finish::kLength;
@@ -80,7 +79,9 @@ void tell_tokens(Sequence& sequence) {
                               : sequence.n_generated() - sequence.n_told;
   for (int i = 0; i < n; ++i) {
     TokenEvent event = event_of(sequence, TokenEvent::Kind::kToken);
-    event.token = sequence.tokens[static_cast<size_t>(sequence.n_prompt + sequence.n_told)];
+    event.token =
+        sequence
+            .tokens[static_cast<size_t>(sequence.n_prompt) + static_cast<size_t>(sequence.n_told)];
     if (with_logprobs) event.logprobs = std::move(sequence.logprobs[static_cast<size_t>(i)]);
     ++sequence.n_told;
     sequence.ticket->push(std::move(event));
