@@ -65,7 +65,8 @@ class Engine {
 
   EngineStats stats() const;              // any thread; as of the last step
   double estimated_wait_seconds() const;  // of a request submitted now
-  // The weights changed: nothing cached is used again, in any level.
+  // The weights changed: nothing cached is used again, in any level; what runs computes its tokens
+  // anew. Any thread; takes effect with the next step.
   void forget_cache();
   // CHECKs the invariants of pool and sequences (for tests; debug builds do it after every step).
   void check_invariants() const;

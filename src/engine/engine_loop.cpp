@@ -8,8 +8,10 @@
 #include "engine/engine_loop.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <system_error>
 #include <utility>
 
@@ -94,10 +96,15 @@ EngineLoop::~EngineLoop() {
 
 // ---- any thread
 
+BlockKey EngineLoop::root_of(const GenerateRequest& request) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return root_key({.cache = cache_.scope() + epoch_, .adapter = "", .salt = request.salt});
+}
+
 Result<EngineLoop::Replies> EngineLoop::make_replies(
     const std::shared_ptr<const GenerateRequest>& request) const {
   const auto ticket = std::make_shared<TicketState>(request->n);
-  const BlockKey root = root_key({.cache = cache_.scope(), .adapter = "", .salt = request->salt});
+  const BlockKey root = root_of(*request);
   const std::vector<BlockKey> keys = chain_keys(root, request->prompt);
   const Clock::time_point now = Clock::now();
   Sampler sampler(request->sampling, runtime_.config().vocab, options_.token_mask);
@@ -190,7 +197,25 @@ void EngineLoop::receive() {
     const std::lock_guard<std::mutex> lock(mutex_);
     arrived.swap(inbox_);
   }
-  for (std::unique_ptr<Sequence>& sequence : arrived) scheduler_.add(std::move(sequence));
+  for (std::unique_ptr<Sequence>& sequence : arrived) {
+    sequence->set_root(root_of(*sequence->request));  // forget() may have come between
+    scheduler_.add(std::move(sequence));
+  }
+}
+
+// Copies in host memory and on disk keep their keys, which nobody asks for any more. What is
+// half computed begins anew, or old and new weights would mix under the new keys.
+void EngineLoop::forget() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    epoch_ = fmt::format(" epoch={}-{}-{}", getpid(), now.count(), ++n_epochs_);
+  }
+  scheduler_.restart_all();
+  cache_.forget_all();
+  for (const std::unique_ptr<Sequence>& sequence : scheduler_.sequences()) {
+    sequence->set_root(root_of(*sequence->request));
+  }
 }
 
 void EngineLoop::finish(Sequence& sequence) {
@@ -225,7 +250,7 @@ bool EngineLoop::step(bool wait) {
   receive();
   cache_.poll(scheduler_.sequences(), false);
   end_overdue();
-  if (forget_.exchange(false)) cache_.forget_all();
+  if (forget_.exchange(false)) forget();
   const std::vector<PlannedRows>& plan = scheduler_.plan();
   if (plan.empty()) {
     CHECK(scheduler_.sequences().empty() || cache_.is_transferring(), "nothing can run");

@@ -34,6 +34,8 @@ class EngineLoop {
   using Replies = std::vector<std::unique_ptr<Sequence>>;
 
   Result<Replies> make_replies(const std::shared_ptr<const GenerateRequest>& request) const;
+  BlockKey root_of(const GenerateRequest& request) const;
+  void forget();
   void run();
   void receive();
   void end_overdue();
@@ -63,6 +65,8 @@ class EngineLoop {
   mutable std::mutex mutex_;  // of the inbox and of what others may read
   std::condition_variable bell_;
   Replies inbox_;
+  int n_epochs_ = 0;
+  std::string epoch_;  // of the weights, a part of every key: changes when they do
   uint64_t next_id_ = 0;
   bool stopping_ = false;
   EngineStats stats_;  // the loop's own

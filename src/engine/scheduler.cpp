@@ -204,14 +204,20 @@ bool Scheduler::make_room(Sequence& sequence, int n_tokens) {
   return true;
 }
 
-void Scheduler::preempt(Sequence& sequence) {
+void Scheduler::restart_all() {
+  for (const auto& sequence : sequences_) {
+    if (!is_waiting(*sequence)) preempt(*sequence, true);
+  }
+}
+
+void Scheduler::preempt(Sequence& sequence, bool worthless) {
   std::erase_if(plan_, [&](const PlannedRows& rows) {
     if (rows.sequence != &sequence) return false;
     n_rows_ -= rows.n_rows;
     n_logits_ -= std::max(0, rows.n_logits - 1);
     return true;
   });
-  cache_.release(sequence);
+  cache_.release(sequence, worthless);
   sequence.state = Sequence::State::kWaiting;
   ++sequence.usage.preemptions;
   ++n_preemptions_;

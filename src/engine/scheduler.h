@@ -50,6 +50,8 @@ class Scheduler {
 
   // Takes a sequence out; its blocks are given back.
   std::unique_ptr<Sequence> remove(Sequence& sequence, bool worthless = false);
+  // All go back to the queue, and nothing that they computed is used again.
+  void restart_all();
   // Until a request of so many prompt rows that comes now would start.
   double estimated_wait_seconds() const;
   uint64_t n_preemptions() const { return n_preemptions_; }
@@ -66,7 +68,7 @@ class Scheduler {
   int free_blocks() const;
   bool make_room(Sequence& sequence, int n_tokens);
   Sequence* victim_for(const Sequence& sequence) const;
-  void preempt(Sequence& sequence);
+  void preempt(Sequence& sequence, bool worthless = false);
   std::vector<Sequence*> in_fair_order(bool (*wanted)(const Sequence&)) const;
   int rows_left() const { return limits_.max_rows - n_rows_; }
 

@@ -55,6 +55,12 @@ struct Sequence {
   std::vector<TokenLogprobs> prompt_logprobs;  // of tokens 1, 2, ... as they come
   std::vector<TokenLogprobs> logprobs;         // of generated tokens from n_told on, as they come
 
+  // Of other keys than before; holds no block.
+  void set_root(const BlockKey& other) {
+    if (root == other) return;
+    root = other;
+    keys.clear();
+  }
   int n_tokens() const { return static_cast<int>(tokens.size()); }
   // Tokens that will be computed. The last one of a reply is not: nothing comes behind it, and it
   // may be one more than the context holds.

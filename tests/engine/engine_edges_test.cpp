@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -91,6 +94,97 @@ TEST_F(EngineEdgesTest, ForcedTokensEndWithTheContext) {
       }
     }
   }
+}
+
+TEST_F(EngineEdgesTest, WhatIsForgottenIsForgottenInAllLevels) {
+  std::string directory = testing::TempDir() + "minim-kv-XXXXXX";
+  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  for (const bool disk : {false, true}) {
+    EngineOptions options{.max_sequences = 2};
+    if (disk) {
+      options.tiers.disk_dir = directory;
+      options.tiers.disk_bytes = 64 << 20;
+    } else {
+      options.tiers.host_bytes = 64 << 20;
+    }
+    make(4, options, 256, 512);
+    const GenerateRequest r = request(prompt(300), 1);
+    run(*engine_, r);
+    for (int salt = 1; salt < 4; ++salt) run(*engine_, request(prompt(500, salt), 1));
+    EXPECT_GE(run(*engine_, r)[0].usage.cached_tokens, 256);
+    for (int salt = 1; salt < 4; ++salt) run(*engine_, request(prompt(500, salt), 1));
+    engine_->forget_cache();
+    EXPECT_EQ(run(*engine_, r)[0].usage.cached_tokens, 0) << (disk ? "disk" : "host");
+    EXPECT_GE(run(*engine_, r)[0].usage.cached_tokens, 256);
+    engine_.reset();
+  }
+  std::filesystem::remove_all(directory);
+}
+
+// Eight threads submit, cancel, drop, move and outwait tickets of an engine that runs by itself.
+TEST_F(EngineEdgesTest, ManyThreadsDoAsTheyLike) {
+  make(6, {.max_sequences = 3, .max_queue = 8}, 64, 512);
+  ASSERT_TRUE(engine_->start());
+  std::vector<std::thread> threads;
+  for (int id = 0; id < 8; ++id) {
+    threads.emplace_back([this, id] {
+      std::mt19937 random(static_cast<unsigned>(id));
+      Result<Ticket> kept = Error{Code::kBusy, "none yet"};
+      for (int i = 0; i < 12; ++i) {
+        GenerateRequest r = request(prompt(1 + static_cast<int>(random() % 300), id % 3), 6);
+        r.n = 1 + static_cast<int>(random() % 2);
+        r.priority = static_cast<int>(random() % 3);
+        r.logprobs = static_cast<int>(random() % 3) - 1;
+        if (random() % 4 == 0)
+          r.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+        Result<Ticket> ticket = engine_->submit(r);
+        if (!ticket) {
+          EXPECT_EQ(ticket.error().code, Code::kBusy);
+          continue;
+        }
+        if (random() % 16 == 0) engine_->forget_cache();
+        const unsigned what = random() % 4;
+        if (what == 0) {
+          kept = std::move(ticket);  // the one before is dropped
+          continue;
+        }
+        std::thread canceller;
+        if (what == 1) canceller = std::thread([&ticket] { ticket->cancel(); });
+        int n_finished = 0;
+        while (const auto event = ticket->next()) {
+          n_finished += event->kind == TokenEvent::Kind::kFinished;
+        }
+        EXPECT_EQ(n_finished, r.n);
+        if (canceller.joinable()) canceller.join();
+        engine_->stats();
+        engine_->estimated_wait_seconds();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  Result<Ticket> last = engine_->submit(request(prompt(300), 200));
+  ASSERT_TRUE(last) << last.error().message;
+  std::thread waiter([&last] {
+    while (last->next()) {
+    }
+  });
+  engine_.reset();
+  waiter.join();
+  EXPECT_TRUE(last->done());
+}
+
+TEST_F(EngineEdgesTest, WhatRunsWhileTheCacheIsForgottenBeginsAnew) {
+  make(8, {.max_sequences = 2}, 128, 512);
+  const GenerateRequest r = request(prompt(300), 20);
+  Result<Ticket> ticket = engine_->submit(r);
+  ASSERT_TRUE(ticket);
+  for (int i = 0; i < 6; ++i) engine_->step();  // three chunks, some tokens
+  ASSERT_EQ(engine_->stats().prefill_rows, 300u);
+  engine_->forget_cache();
+  const Reply reply = run_to_end(*engine_, *ticket, 1)[0];
+  EXPECT_GE(engine_->stats().prefill_rows, 600u);
+  expect_same(reply, run_alone(*oracle_, r, 0, TokenMask(kVocab, 1)), "forgotten");
+  engine_->check_invariants();
 }
 
 }  // namespace
