@@ -196,6 +196,7 @@ void EngineLoop::receive() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     arrived.swap(inbox_);
+    published_.waiting += static_cast<int>(arrived.size());
   }
   for (std::unique_ptr<Sequence>& sequence : arrived) {
     sequence->set_root(root_of(*sequence->request));  // forget() may have come between
@@ -252,6 +253,11 @@ bool EngineLoop::step(bool wait) {
   end_overdue();
   if (forget_.exchange(false)) forget();
   const std::vector<PlannedRows>& plan = scheduler_.plan();
+  {
+    // Before anything of this step is told: who reacts to an end finds the place that it left.
+    const std::lock_guard<std::mutex> lock(mutex_);
+    published_.waiting = scheduler_.n_waiting();
+  }
   if (plan.empty()) {
     CHECK(scheduler_.sequences().empty() || cache_.is_transferring(), "nothing can run");
     if (wait && cache_.is_transferring()) cache_.poll(scheduler_.sequences(), true);

@@ -249,6 +249,20 @@ TEST_F(EngineTest, AFullQueueIsRefusedWithAnEstimate) {
   EXPECT_NE(refused.error().message.find(" s"), std::string::npos);
 }
 
+TEST_F(EngineTest, WhoeverWaitsForAnEndBeforeTheNextRequestIsNeverRefused) {
+  make(16, {.max_sequences = 1, .max_queue = 2});
+  ASSERT_TRUE(engine_->start());
+  std::vector<Ticket> tickets;
+  for (int i = 0; i < 400; ++i) {
+    Result<Ticket> ticket = engine_->submit(request({1 + i % 7}, 1));
+    ASSERT_TRUE(ticket) << i << ": " << ticket.error().message;
+    tickets.push_back(*std::move(ticket));
+    if (tickets.size() < 2) continue;
+    while (!tickets.front().done()) tickets.front().next();
+    tickets.erase(tickets.begin());
+  }
+}
+
 TEST_F(EngineTest, BadRequestsAreRefusedAtOnce) {
   make();
   EXPECT_EQ(engine_->submit(request({})).error().code, Code::kInvalid);

@@ -1,5 +1,3 @@
-#include "engine/session.h"
-
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -13,6 +11,7 @@
 
 #include "allocation_count.h"
 #include "engine/memory_budget.h"
+#include "engine/session.h"
 
 namespace minim {
 namespace {
