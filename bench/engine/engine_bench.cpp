@@ -47,7 +47,9 @@ class Bench {
       if (!ticket) std::exit(fail(ticket.error()));
       tickets.push_back(*std::move(ticket));
     }
-    while (engine_.stats().step_decode_rows < n) engine_.step();
+    do {
+      engine_.step();
+    } while (engine_.stats().step_decode_rows != n);
     return tickets;
   }
   void end(std::vector<Ticket>& tickets) {
@@ -174,6 +176,7 @@ int run(RuntimeOptions options, int n_pairs, int n_prompt) {
   std::printf("# cpu %s, tier %s, threads %d, chunk %d\n", cpu_model().c_str(),
               std::string((*runtime)->isa()).c_str(), (*runtime)->n_threads(), (*runtime)->chunk());
   Bench bench(**runtime, **engine);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   bench.batch(n_pairs);
   bench.mixed(n_prompt, 120);
   bench.cached(std::min(n_prompt, 2560));

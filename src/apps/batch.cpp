@@ -388,6 +388,7 @@ Result<Ok> answer_all(Plan& plan, BatchInput& input, BatchItem first, BatchOutpu
   const Clock::time_point start = Clock::now();
   Result<Ok> done =
       Batch(plan, **engine, input, output, totals, watch, quiet).run(std::move(first));
+  warn_of_trouble(**engine);
   if (!quiet) report(totals, std::chrono::duration<double>(Clock::now() - start).count());
   return done;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/console.h"
 #include "device/kv_layout.h"
 #include "engine/memory_budget.h"
 
@@ -24,11 +25,19 @@ Result<KvTierOptions> tier_flags(const Arguments& arguments) {
   KvTierOptions tiers;
   tiers.host_bytes = gib(arguments.number("kv-host-gb", 0));
   tiers.disk_dir = arguments.text("kv-disk");
+  if (arguments.given("kv-disk") && tiers.disk_dir.empty()) {
+    return Error{Code::kInvalid, "--kv-disk is empty, wanted a directory for the blocks"};
+  }
   tiers.disk_bytes = gib(arguments.number("kv-disk-gb", kUsualDiskGib));
   if (arguments.given("kv-disk-gb") && tiers.disk_dir.empty()) {
     return Error{Code::kInvalid, "--kv-disk-gb wants --kv-disk: a directory for the blocks"};
   }
   return tiers;
+}
+
+void warn_of_trouble(const Engine& engine) {
+  const std::string trouble = engine.stats().tiers.trouble;
+  if (!trouble.empty()) warn(trouble);
 }
 
 std::string cache_line(const Runtime& runtime) {

@@ -3,6 +3,7 @@
 // the chat so far, since the answers stand there with the tokens that the model wrote.
 #include <fmt/format.h>
 
+#include "apps/cache_flags.h"
 #include "apps/conversation.h"
 #include "apps/line_editor.h"
 #include "text/turn_memory.h"
@@ -78,6 +79,7 @@ int chat(const TextSide& text, const Answerer& answerer, const Arguments& argume
     messages.push_back({{"role", "user"}, {"content", *line}});
     if (!turn(text, answerer, messages, memory, arguments)) return interrupted_code();
   }
+  warn_of_trouble(*answerer.engine);
   return finish_output();
 }
 

@@ -77,6 +77,7 @@ int answer_once(const TextSide& text, const std::string& source, RuntimeOptions 
   const bool json = arguments.on("json");
   Result<Answer> result = answer(text, *answerer, *prompt, json, arguments.on("quiet"), watch);
   if (!result) return fail(result.error());
+  warn_of_trouble(*answerer->engine);
   if (json) write_out(dump_json(answer_json(*result, *answerer)) + "\n");
   const int code = finish_output();
   if (code != kDone) return code;

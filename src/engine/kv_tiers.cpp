@@ -27,8 +27,8 @@ Error too_small(const char* level, uint64_t bytes, uint64_t wanted) {
   return Error{
       Code::kExhausted,
       fmt::format("the {} level of the cache is to have {} ({}), wanted at least one block "
-                  "of {} ({} bytes)",
-                  level, format_bytes(bytes), bytes, format_bytes(wanted), wanted)};
+                  "of {} ({} bytes); a larger --kv-{}-gb holds one",
+                  level, format_bytes(bytes), bytes, format_bytes(wanted), wanted, level)};
 }
 
 class TwoTiers final : public KvTiers {
@@ -61,7 +61,11 @@ class TwoTiers final : public KvTiers {
 Result<Ok> TwoTiers::open_host(uint64_t bytes) {
   if (bytes < block_bytes_) return too_small("memory", bytes, block_bytes_);
   Result<HostStore> host = HostStore::make(bytes, block_bytes_);
-  if (!host) return host.error();
+  if (!host) {
+    return Error{Code::kExhausted, fmt::format("no memory for the host level of the cache, which "
+                                               "is to have {}; a smaller --kv-host-gb needs less",
+                                               format_bytes(bytes))};
+  }
   host_.emplace(std::move(*host));
   return Ok{};
 }

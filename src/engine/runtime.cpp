@@ -87,15 +87,22 @@ Result<int> choose_blocks(const RuntimeOptions& options, int context, size_t blo
                            format_bytes(least * block_bytes))};
 }
 
-Result<Ok> check_space(size_t cache, size_t weights, int context) {
+Result<Ok> check_space(size_t cache, size_t weights, int context, bool size_given) {
   const uint64_t free = read_memory_budget().available;
   if (cache + weights <= free) return Ok{};
-  return Error{
-      Code::kExhausted,
-      fmt::format("no space for the cache: a context of {} tokens needs {} beside {} of "
-                  "weights, {} are available; a smaller --context or --kv-dtype nvfp4 "
-                  "needs less",
-                  context, format_bytes(cache), format_bytes(weights), format_bytes(free))};
+  const std::string needed =
+      fmt::format("{} beside {} of weights, {} are available", format_bytes(cache),
+                  format_bytes(weights), format_bytes(free));
+  if (size_given) {
+    return Error{Code::kExhausted,
+                 fmt::format("no space for the cache, which is to have {}; a smaller "
+                             "--kv-cache-gb needs less",
+                             needed)};
+  }
+  return Error{Code::kExhausted,
+               fmt::format("no space for the cache: a context of {} tokens needs {}; a smaller "
+                           "--context or --kv-dtype nvfp4 needs less",
+                           context, needed)};
 }
 
 // The standard library throws when the system refuses a thread.
@@ -158,7 +165,8 @@ Result<std::unique_ptr<Runtime>> Runtime::load(const RuntimeOptions& options,
   if (!n_blocks) return n_blocks.error();
   runtime->n_blocks_ = *n_blocks;
   const size_t cache = static_cast<size_t>(runtime->n_blocks_) * block_bytes;
-  Result<Ok> space = check_space(cache, report.text_bytes, runtime->context_);
+  Result<Ok> space =
+      check_space(cache, report.text_bytes, runtime->context_, options.kv_bytes.has_value());
   if (!space) return space.error();
   runtime->cache_scope_ = cache_scope_of(runtime->layout_, options);
   runtime->unknown_tensors_ = std::move(report.unknown);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <string>
 #include <thread>
@@ -185,6 +186,47 @@ TEST_F(EngineEdgesTest, WhatRunsWhileTheCacheIsForgottenBeginsAnew) {
   EXPECT_GE(engine_->stats().prefill_rows, 600u);
   expect_same(reply, run_alone(*oracle_, r, 0, TokenMask(kVocab, 1)), "forgotten");
   engine_->check_invariants();
+}
+
+// Flips bytes all over the files of a directory that hold blocks.
+void damage(const std::string& dir) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(dir)) {
+    if (!entry.is_regular_file() || entry.file_size() < 65536) continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    for (size_t at = 8192 + 100; at < entry.file_size(); at += 4096) {
+      file.seekp(static_cast<std::streamoff>(at));
+      file.put('\x5a');
+    }
+  }
+}
+
+TEST(EngineDisk, DamagedBlocksOnDiskAreComputedAgain) {
+  std::string dir = testing::TempDir() + "minim-kv-XXXXXX";
+  ASSERT_NE(mkdtemp(dir.data()), nullptr);
+  GenerateRequest r = request(prompt(600), 8);
+  r.logprobs = 3;
+  Reply first;
+  for (const bool damaged : {false, true}) {
+    const auto runtime = load_runtime_of("m3-text", 1024, 256, 16, 1, 16);
+    ASSERT_NE(runtime, nullptr);
+    EngineOptions options;
+    options.tiers.disk_dir = dir;
+    options.tiers.disk_bytes = uint64_t{1} << 30;
+    Result<std::unique_ptr<Engine>> engine = Engine::make(*runtime, std::move(options));
+    ASSERT_TRUE(engine) << engine.error().message;
+    const Reply reply = run(**engine, r)[0];
+    if (!damaged) {
+      first = reply;
+      engine->reset();
+      damage(dir);
+      continue;
+    }
+    expect_same(reply, first, "behind damage");
+    EXPECT_EQ(reply.usage.miss, CacheMiss::kDamaged);
+    EXPECT_GT((*engine)->stats().tiers.damaged, 0u);
+    (*engine)->check_invariants();
+  }
+  std::filesystem::remove_all(dir);
 }
 
 }  // namespace

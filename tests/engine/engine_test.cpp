@@ -189,16 +189,17 @@ TEST_F(EngineTest, SeveralRepliesShareThePrompt) {
 }
 
 TEST_F(EngineTest, PromptsThatRunSideBySideComputeTheirStemOnce) {
-  make(24, {.decode_slack = -1}, 128);
+  // A step has room for all three, so without waiting each would compute the stem.
+  make(24, {.decode_slack = -1}, 900);
   std::vector<Ticket> tickets;
   for (int i = 0; i < 3; ++i) {
-    std::vector<int32_t> tokens = prompt(512);
+    std::vector<int32_t> tokens = prompt(256);
     tokens.push_back(i);
     tickets.push_back(*engine_->submit(request(tokens, 2)));
   }
   while (engine_->step(true)) {
   }
-  EXPECT_EQ(engine_->stats().prefill_rows, 512u + 3u);
+  EXPECT_EQ(engine_->stats().prefill_rows, 256u + 3u);
 }
 
 TEST_F(EngineTest, CancellingEndsWithinAStep) {
