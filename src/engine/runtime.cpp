@@ -70,7 +70,7 @@ size_t block_bytes_on(const KvLayout& layout, Numerics numerics) {
 // How many blocks the cache gets; at least one context's worth.
 Result<int> choose_blocks(const RuntimeOptions& options, int context, size_t block_bytes,
                           size_t weights) {
-  const size_t least = static_cast<size_t>((context - 1) / kBlockTokens + 1);
+  const size_t least = static_cast<size_t>(context - 1) / kBlockTokens + 1;
   if (!options.kv_bytes) return static_cast<int>(least);
   uint64_t bytes = *options.kv_bytes;
   if (bytes == kAllMemory) {
