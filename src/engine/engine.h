@@ -52,7 +52,8 @@ class Engine {
   ~Engine();
 
   // Any thread. kInvalid: empty prompt, ids outside the vocabulary, parameters out of range;
-  // kExhausted: prompt (and max_tokens) beyond the context or the pool, both counts in the message;
+  // kExhausted: a prompt longer than the context, both counts in the message (a reply that reaches
+  // the context's end finishes with kLength);
   // kBusy: the queue is full, with an estimate of the wait; errors of request.rules.
   Result<Ticket> submit(GenerateRequest request);
 

@@ -139,16 +139,14 @@ void Scheduler::plan_prompts() {
   }
 }
 
-bool Scheduler::plan_prompt(Sequence& sequence, int most_rows) {
+void Scheduler::plan_prompt(Sequence& sequence, int most_rows) {
   if (at_block_edge(sequence)) cache_.take_cached(sequence);
-  if (sequence.state != Sequence::State::kRunning || waits_for_another(sequence)) return false;
+  if (sequence.state != Sequence::State::kRunning || waits_for_another(sequence)) return;
   int n = within_logits(sequence, std::min(sequence.n_uncomputed(), most_rows));
   // Whole blocks, so that the next chunk starts at an edge.
   const int over = (sequence.n_computed + n) % kBlockTokens;
   if (n < sequence.n_uncomputed() && n > over) n -= over;
-  if (n <= 0 || !make_room(sequence, sequence.n_computed + n)) return false;
-  add_rows(sequence, n);
-  return true;
+  if (n > 0 && make_room(sequence, sequence.n_computed + n)) add_rows(sequence, n);
 }
 
 bool Scheduler::waits_for_another(const Sequence& sequence) const {

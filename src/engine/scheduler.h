@@ -52,7 +52,7 @@ class Scheduler {
   std::unique_ptr<Sequence> remove(Sequence& sequence, bool worthless = false);
   // All go back to the queue, and nothing that they computed is used again.
   void restart_all();
-  // Until a request of so many prompt rows that comes now would start.
+  // Until a request that comes now would start; 0 before anything was measured.
   double estimated_wait_seconds() const;
   uint64_t n_preemptions() const { return n_preemptions_; }
 
@@ -60,7 +60,7 @@ class Scheduler {
   void plan_decoding();
   void admit();
   void plan_prompts();
-  bool plan_prompt(Sequence& sequence, int most_rows);
+  void plan_prompt(Sequence& sequence, int most_rows);
   bool waits_for_another(const Sequence& sequence) const;
   // As many of n_rows as the step has room for logits.
   int within_logits(const Sequence& sequence, int n_rows) const;
